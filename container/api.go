@@ -1,0 +1,119 @@
+// Package container is the OCI runtime: a bundle goes in, a living container
+// comes out.
+package container
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Status is the state of a process, in the words of the OCI runtime
+// specification, "State".
+type Status int
+
+// The states of a process.
+const (
+	Created Status = iota
+	Running
+	Paused
+	Stopped
+)
+
+// RootfsMount is one mount of the container's root filesystem, as containerd's
+// snapshotters describe it.
+type RootfsMount struct {
+	Type    string
+	Source  string
+	Target  string // below the root; empty for the root itself
+	Options []string
+}
+
+// Stdio is what a process gets as descriptors 0, 1 and 2. A nil file is
+// /dev/null. The files are borrowed: the caller closes them after the call.
+// A process with a terminal gets the replica side of a new pty instead, and
+// the fields are ignored.
+type Stdio struct {
+	Stdin, Stdout, Stderr *os.File
+}
+
+// CreateOptions says what to create.
+type CreateOptions struct {
+	// ID names the container: [A-Za-z0-9][A-Za-z0-9_.-]{0,127}.
+	ID string
+	// Bundle is the absolute path of the bundle directory, which holds
+	// config.json. It must belong to root and not be writable by others.
+	Bundle string
+	// StateDir is where the record of the container is kept; empty means Bundle.
+	StateDir string
+	// Rootfs is mounted to become the root; empty means root.path as it stands.
+	// The mounts exist in the container's mount namespace only.
+	Rootfs []RootfsMount
+	// Terminal must agree with process.terminal in config.json.
+	Terminal bool
+	Stdio    Stdio
+	// NoNewKeyring keeps the session keyring of the caller.
+	NoNewKeyring bool
+	// OnExit is called once for every started process of the container after it
+	// ended, in order: every exec before the first process. Calls come from one
+	// goroutine; OnExit must not block. ExitStatus of the process is valid then.
+	OnExit func(*Process)
+	// OnOOM is called for each OOM kill in the container's cgroup, before the
+	// OnExit of the process that it killed. It must not block.
+	OnOOM func()
+}
+
+// ProcessInfo is one process in the container's cgroup.
+type ProcessInfo struct {
+	PID    int
+	ExecID string // empty for the first process and for processes of its own
+}
+
+// ExitStatus is how a process ended.
+type ExitStatus struct {
+	// Code is the exit code, or 128 plus the signal's number.
+	Code uint32
+	At   time.Time
+}
+
+// WinSize is the size of a terminal in characters.
+type WinSize struct{ Rows, Cols uint16 }
+
+var _ = unix.SIGKILL
+
+/*
+The methods (bodies in container.go, process.go, cleanup.go):
+
+	Create(ctx context.Context, o CreateOptions) (*Container, error)
+	(c *Container) ID() string
+	(c *Container) Bundle() string
+	(c *Container) Init() *Process
+	(c *Container) Process(execID string) (*Process, error)     // "" is init; ErrNotFound
+	(c *Container) Exec(id string, spec *specs.Process, terminal bool) (*Process, error) // adds; ErrExists; StateError after init's exit
+	(c *Container) Kill(ctx context.Context, sig unix.Signal) error // every process of the container (Kill all=true)
+	(c *Container) Pids() ([]ProcessInfo, error)                // never waits for a lock held during slow work
+	(c *Container) Stats(s *cgroups.Stats) error                // after exit: the last reading, until Delete
+	(c *Container) Pause(ctx) error; Resume(ctx) error
+	(c *Container) Update(ctx, res *specs.LinuxResources) error
+	(c *Container) Delete(ctx) error                            // after init stopped (or never started); idempotent, resumable
+
+	(p *Process) ID() string                                    // exec id, "" for init
+	(p *Process) Container() *Container
+	(p *Process) PID() int                                      // 0 before it exists
+	(p *Process) Status() Status
+	(p *Process) Start(ctx context.Context, io Stdio) error     // init: Stdio was given to Create, io is ignored
+	(p *Process) Done() <-chan struct{}
+	(p *Process) ExitStatus() ExitStatus                        // valid once Done is closed
+	(p *Process) Kill(sig unix.Signal) error                    // ErrNotFound once ended ("process already finished"), StateError before start
+	(p *Process) Console() *os.File                             // pty master: init after Create, exec after Start; nil without a terminal
+	(p *Process) Resize(w WinSize) error                        // remembered before the pty exists
+	(p *Process) Delete() error                                 // execs: forget it; StateError while it runs
+
+	Cleanup(ctx context.Context, stateDir, bundle, id string) (pid int, st ExitStatus, err error) // for the `delete` verb: no shim lives; kills, removes cgroups, returns the recorded exit status (137 if there was none)
+	Features() *features.Features                               // github.com/opencontainers/runtime-spec/specs-go/features
+
+Errors: ErrNotFound, ErrExists, ErrUnsupported (a field that is not there yet), ErrInvalid (config), *StateError{Op, Status};
+all answer errors.Is. A command that is not found keeps the texts `executable file not found in $PATH`,
+`no such file or directory`, `permission denied` with the command in the message.
+*/

@@ -95,5 +95,5 @@ case $qrc in
   124 | 137) echo "vm.sh: over the limit of $limit s; the console ends with" >&2; tail -n 5 "$log/console.log" >&2; exit 124 ;;
 esac
 echo "vm.sh: the machine ended without a result (QEMU's status is $qrc); the console ends with" >&2
-tail -n 20 "$log/console.log" >&2
+tail -n 60 "$log/console.log" >&2
 exit 125

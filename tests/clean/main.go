@@ -40,7 +40,7 @@ func main() {
 type cleaner struct {
 	prefix  string
 	verbose bool
-	quiet   bool // do not even say how many
+	quiet   bool      // do not even say how many
 	busy    bool      // some test binary runs
 	young   time.Time // what is younger may be its
 	taken   int

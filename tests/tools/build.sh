@@ -48,7 +48,7 @@ recipe() {
 		ldflags+=" -X $module/pkg/version.Version={version}"
 		;;
 	golangci-lint)
-		module=github.com/golangci/golangci-lint/v2 pkg=cmd/golangci-lint secs=300
+		module=github.com/golangci/golangci-lint/v2 pkg=cmd/golangci-lint secs=120
 		ldflags+=' -X main.version={version}'
 		;;
 	critest) module=sigs.k8s.io/cri-tools pkg=cmd/critest secs=60 ;;

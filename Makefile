@@ -1,0 +1,93 @@
+# The commands that a person types. `make` or `make help` lists them.
+# Everything that CI runs is a target here; .ci/run calls `make ci`.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+GO      ?= go
+PREFIX  ?= /usr/local
+DESTDIR ?=
+TIME    ?= 30s
+COUNT   ?= 10
+KERNEL  ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# What ships is static and has no cgo in it.
+export CGO_ENABLED = 0
+
+##@ Use
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the shim (and every other command) into bin/
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+.PHONY: install
+install: build ## install to DESTDIR and PREFIX (/usr/local): containerd finds the shim there
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/* $(DESTDIR)$(PREFIX)/bin/
+
+.PHONY: demo
+demo: build ## one container's life in a private containerd (root; builds containerd if there is none)
+	@tests/demo/demo.sh
+
+##@ Test (all as root; each installs and builds what it needs)
+
+.PHONY: test
+test: ## everything: lint, builds, unit and integration tests
+	@tests/run.sh lint builds unit integration
+
+.PHONY: test-unit
+test-unit: ## the tests beside the code, and the import rules
+	@tests/run.sh unit
+
+.PHONY: test-integration
+test-integration: ## the shim in a real containerd
+	@tests/run.sh integration
+
+.PHONY: test-vm
+test-vm: ## the tests in virtual machines with other kernels (KERNEL=name for one of tests/vm/matrix.txt)
+	@tests/run.sh prepare
+	@tests/vm/run.sh $(if $(KERNEL),RUN='$(KERNEL)')
+
+.PHONY: lint
+lint: ## go vet, golangci-lint, shell syntax
+	@tests/run.sh lint
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for TIME (30s)
+	@tests/fuzz.sh $(TIME)
+
+.PHONY: bench
+bench: ## micro benchmarks, COUNT (10) times, summed up by benchstat; text in out/bench.txt
+	@tests/tools/build.sh benchstat
+	@mkdir -p out
+	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $$($(GO) list ./... | grep -v /tests/) | tee out/bench.txt
+	@"$$(tests/tools/build.sh --bin)/benchstat" out/bench.txt
+
+.PHONY: ci
+ci: test ## what CI runs
+
+##@ Work
+
+.PHONY: fmt
+fmt: ## format the Go code
+	@tests/tools/build.sh golangci-lint
+	@"$$(tests/tools/build.sh --bin)/golangci-lint" fmt
+
+.PHONY: tools
+tools: ## build all pinned tools into ~/.cache/ibex (or IBEX_CACHE)
+	@tests/tools/build.sh all
+
+.PHONY: clean
+clean: ## remove what was built here, and what crashed test runs left on this machine
+	rm -rf bin out
+	@$(GO) run ./tests/clean -v
+	@$(GO) run ./tests/clean -v -prefix ibex-demo-

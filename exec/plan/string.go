@@ -1,0 +1,3 @@
+package plan
+
+func (p *Plan) stepText(i int) string { return specs[p.ops[i].kind].name }

@@ -1,0 +1,489 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/ibex-run/ibex/internal/ktest"
+	"github.com/ibex-run/ibex/tests/integration/ctd"
+)
+
+// prompt is how long something that happens at once may take here: long enough
+// for a loaded machine, shorter than the time-outs that would hide a hang.
+const prompt = 20 * time.Second
+
+// boxSpec says which container a test wants. The zero value sleeps.
+type boxSpec struct {
+	args   []string
+	spec   []oci.SpecOpts
+	opts   []containerd.NewContainerOpts
+	tty    bool
+	null   bool // no streams at all
+	stdin  io.Reader
+	stdout io.Writer   // otherwise box.out
+	daemon *ctd.Daemon // otherwise the shared one
+	pod    string      // group with others of that name
+	id     string
+}
+
+// box is a container under test.
+type box struct {
+	t         *testing.T
+	d         *ctd.Daemon
+	ctx       context.Context
+	id        string
+	container containerd.Container
+	task      containerd.Task
+	out, err  *buffer
+	exited    <-chan containerd.ExitStatus
+	shimPID   int
+	creator   cio.Creator
+	execs     atomic.Int32
+	deleted   bool
+	sockets   []string
+	pids      []int
+}
+
+var boxes atomic.Int32
+
+// newBox makes a container without a task. At the end of the test it is ended
+// and removed if it still exists, and then nothing may be left of it.
+func newBox(t *testing.T, s boxSpec) *box {
+	t.Helper()
+	b := &box{t: t, d: s.daemon, id: s.id, out: &buffer{}, err: &buffer{}}
+	if b.d == nil {
+		b.d = shared
+	}
+	if b.id == "" {
+		b.id = fmt.Sprintf("c%d", boxes.Add(1))
+	}
+	// Not the test's own context: that one ends before the cleanup.
+	ctx, cancel := context.WithTimeout(b.d.Context(context.Background()), 2*time.Minute)
+	b.ctx = ctx
+	t.Cleanup(cancel)
+	img, err := b.d.Client.GetImage(ctx, ctd.ImageName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := s.args
+	if args == nil {
+		args = []string{"sleep", "100000"}
+	}
+	opts := []oci.SpecOpts{oci.WithDefaultSpec(), oci.WithImageConfig(img), oci.WithProcessArgs(args...)}
+	if s.tty {
+		opts = append(opts, oci.WithTTY)
+	}
+	if s.pod != "" {
+		opts = append(opts, oci.WithAnnotations(map[string]string{"io.kubernetes.cri.sandbox-id": s.pod}))
+	}
+	copts := append([]containerd.NewContainerOpts{
+		containerd.WithRuntime(runtimeName, nil),
+		containerd.WithSnapshotter(ctd.Snapshotter),
+		containerd.WithNewSnapshot(b.id+"-snap", img),
+		containerd.WithNewSpec(append(opts, s.spec...)...),
+	}, s.opts...)
+	if b.container, err = b.d.Client.NewContainer(ctx, b.id, copts...); err != nil {
+		t.Fatalf("new container: %v", err)
+	}
+	b.creator = b.streams(s)
+	t.Cleanup(b.end)
+	return b
+}
+
+// streams makes the creator of the first process's FIFOs.
+func (b *box) streams(s boxSpec) cio.Creator {
+	if s.null {
+		return cio.NullIO
+	}
+	var out io.Writer = b.out
+	if s.stdout != nil {
+		out = s.stdout
+	}
+	opts := []cio.Opt{cio.WithStreams(s.stdin, out, b.err), b.fifos()}
+	if s.tty {
+		opts = append(opts, cio.WithTerminal)
+	}
+	return cio.NewCreator(opts...)
+}
+
+func (b *box) fifos() cio.Opt { return cio.WithFIFODir(filepath.Join(b.d.Dir, "fifo")) }
+
+// tryCreate creates the task: the process waits for its start.
+func (b *box) tryCreate() error {
+	task, err := b.container.NewTask(b.ctx, b.creator)
+	if err != nil {
+		return err
+	}
+	b.task, b.deleted = task, false
+	b.pids = append(b.pids, int(task.Pid()))
+	if b.exited, err = task.Wait(b.ctx); err != nil {
+		return err
+	}
+	shim, err := b.d.Shim(b.id)
+	if err != nil {
+		return err
+	}
+	defer shim.Close()
+	b.sockets = append(b.sockets, shim.Socket)
+	b.shimPID, err = shim.PID(b.ctx, b.id)
+	return err
+}
+
+func (b *box) create() *box {
+	b.t.Helper()
+	if err := b.tryCreate(); err != nil {
+		b.t.Fatalf("create: %v", err)
+	}
+	return b
+}
+
+func (b *box) start() *box {
+	b.t.Helper()
+	if b.task == nil {
+		b.create()
+	}
+	if err := b.task.Start(b.ctx); err != nil {
+		b.t.Fatalf("start: %v", err)
+	}
+	return b
+}
+
+// startBox makes a container and starts it.
+func startBox(t *testing.T, s boxSpec) *box {
+	t.Helper()
+	return newBox(t, s).start()
+}
+
+// runBox runs a container to its end, deletes the task and returns the box and
+// the exit code.
+func runBox(t *testing.T, s boxSpec) (*box, uint32) {
+	t.Helper()
+	b := startBox(t, s)
+	code := b.wait()
+	b.delete()
+	return b, code
+}
+
+// wait waits for the exit of the first process.
+func (b *box) wait() uint32 {
+	b.t.Helper()
+	select {
+	case st := <-b.exited:
+		code, at, err := st.Result()
+		if err != nil {
+			b.t.Fatalf("wait: %v", err)
+		}
+		if time.Since(at) > time.Minute || time.Until(at) > time.Minute {
+			b.t.Errorf("exit time %v is not now", at)
+		}
+		return code
+	case <-time.After(prompt):
+		b.t.Fatalf("the container does not exit; output %q", b.out)
+		return 0
+	}
+}
+
+// delete deletes the stopped task and returns its exit code.
+func (b *box) delete() uint32 {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, prompt)
+	defer cancel()
+	st, err := b.task.Delete(ctx)
+	if err != nil {
+		b.t.Fatalf("delete: %v", err)
+	}
+	b.deleted = true
+	return st.ExitCode()
+}
+
+// stop ends the container with SIGKILL and deletes the task.
+func (b *box) stop() uint32 {
+	b.t.Helper()
+	b.kill(syscall.SIGKILL)
+	b.wait()
+	return b.delete()
+}
+
+func (b *box) kill(sig syscall.Signal, opts ...containerd.KillOpts) {
+	b.t.Helper()
+	if err := b.task.Kill(b.ctx, sig, opts...); err != nil {
+		b.t.Fatalf("kill %v: %v", sig, err)
+	}
+}
+
+func (b *box) status() containerd.ProcessStatus {
+	b.t.Helper()
+	st, err := b.task.Status(b.ctx)
+	if err != nil {
+		b.t.Fatalf("status: %v", err)
+	}
+	return st.Status
+}
+
+// pid of the first process.
+func (b *box) pid() int { return int(b.task.Pid()) }
+
+// end removes what the test left and checks the residue.
+func (b *box) end() {
+	b.t.Helper()
+	if b.task != nil && !b.deleted {
+		ctx, cancel := context.WithTimeout(b.ctx, prompt)
+		defer cancel()
+		_, err := b.task.Delete(ctx, containerd.WithProcessKill)
+		if err != nil && !errdefs.IsNotFound(err) {
+			b.t.Errorf("delete at the end: %v", err)
+		}
+	}
+	if b.d.Client == nil {
+		return
+	}
+	if err := b.container.Delete(b.ctx, containerd.WithSnapshotCleanup); err != nil && !errdefs.IsNotFound(err) {
+		b.t.Errorf("delete container: %v", err)
+	}
+	b.checkResidue()
+	if b.t.Failed() {
+		b.t.Logf("events of %s: %q", b.id, events.of(b.id))
+	}
+}
+
+// checkResidue fails the test if something of the container is left. The shim
+// of a pod lives on until its last container is deleted.
+func (b *box) checkResidue() {
+	b.t.Helper()
+	r := ktest.Residue{
+		Cgroup: b.d.Cgroup(b.id),
+		Dirs:   []string{b.d.Bundle(b.id), b.d.Work(b.id)},
+		PIDs:   b.pids,
+	}
+	if b.shimPID == 0 || !b.shared() {
+		r.Arg, r.Files = b.id, b.sockets
+		if b.shimPID != 0 {
+			r.PIDs = append(r.PIDs, b.shimPID)
+		}
+	}
+	r.Check(b.t, prompt)
+}
+
+// shared tells whether other containers live in the same shim.
+func (b *box) shared() bool {
+	pods.Lock()
+	defer pods.Unlock()
+	return pods.users[b.shimPID] > 0
+}
+
+// pods counts the containers, by shim, that keep the shim alive although
+// another container of it was deleted. Tests of pods fill it.
+var pods = struct {
+	sync.Mutex
+	users map[int]int
+}{users: map[int]int{}}
+
+// result is what an exec gave.
+type result struct {
+	code     uint32
+	out, err string
+}
+
+func (r result) String() string { return fmt.Sprintf("code %d, out %q, err %q", r.code, r.out, r.err) }
+
+// execSpec says what to run in a living container.
+type execSpec struct {
+	args  []string
+	edit  func(*specs.Process)
+	stdin io.Reader
+	tty   bool
+	id    string
+}
+
+// process is an exec.
+type process struct {
+	b        *box
+	id       string
+	p        containerd.Process
+	out, err *buffer
+	exited   <-chan containerd.ExitStatus
+	code     *uint32
+}
+
+// tryExec adds an exec that is not started yet.
+func (b *box) tryExec(s execSpec) (*process, error) {
+	b.t.Helper()
+	spec, err := b.container.Spec(b.ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ps := spec.Process
+	ps.Args, ps.Terminal = s.args, s.tty
+	if s.edit != nil {
+		s.edit(ps)
+	}
+	p := &process{b: b, id: s.id, out: &buffer{}, err: &buffer{}}
+	if p.id == "" {
+		p.id = fmt.Sprintf("e%d", b.execs.Add(1))
+	}
+	opts := []cio.Opt{cio.WithStreams(s.stdin, p.out, p.err), b.fifos()}
+	if s.tty {
+		opts = append(opts, cio.WithTerminal)
+	}
+	if p.p, err = b.task.Exec(b.ctx, p.id, ps, cio.NewCreator(opts...)); err != nil {
+		return nil, err
+	}
+	if p.exited, err = p.p.Wait(b.ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (b *box) addExec(s execSpec) *process {
+	b.t.Helper()
+	p, err := b.tryExec(s)
+	if err != nil {
+		b.t.Fatalf("exec %q: %v", s.args, err)
+	}
+	return p
+}
+
+// startExec adds an exec and starts it.
+func (b *box) startExec(s execSpec) *process {
+	b.t.Helper()
+	p := b.addExec(s)
+	if err := p.p.Start(b.ctx); err != nil {
+		b.t.Fatalf("exec %q: start: %v", s.args, err)
+	}
+	return p
+}
+
+// exec runs a command in the container to its end.
+func (b *box) exec(args ...string) result {
+	b.t.Helper()
+	return b.execWith(execSpec{args: args})
+}
+
+func (b *box) execWith(s execSpec) result {
+	b.t.Helper()
+	return b.startExec(s).finish()
+}
+
+// ok is exec of something that must succeed; it returns the output.
+func (b *box) ok(args ...string) string {
+	b.t.Helper()
+	r := b.exec(args...)
+	if r.code != 0 {
+		b.t.Fatalf("exec %q: %v", args, r)
+	}
+	return r.out
+}
+
+// failExec starts an exec that must fail to start, deletes it, and returns the
+// error.
+func (b *box) failExec(s execSpec) error {
+	b.t.Helper()
+	p := b.addExec(s)
+	err := p.p.Start(b.ctx)
+	if err == nil {
+		b.t.Fatalf("exec %q started: %v", s.args, p.finish())
+	}
+	if _, derr := p.p.Delete(b.ctx); derr != nil && !errdefs.IsNotFound(derr) {
+		b.t.Errorf("delete of an exec that did not start: %v", derr)
+	}
+	return err
+}
+
+// wait waits for the exit of the exec.
+func (p *process) wait() uint32 {
+	p.b.t.Helper()
+	if p.code != nil {
+		return *p.code
+	}
+	select {
+	case st := <-p.exited:
+		code, _, err := st.Result()
+		if err != nil {
+			p.b.t.Fatalf("wait for exec %s: %v", p.id, err)
+		}
+		p.code = &code
+		return code
+	case <-time.After(prompt):
+		p.b.t.Fatalf("exec %s does not exit; output %q, %q", p.id, p.out, p.err)
+		return 0
+	}
+}
+
+// finish waits for the exit and deletes the exec, which waits for its output.
+func (p *process) finish() result {
+	p.b.t.Helper()
+	code := p.wait()
+	ctx, cancel := context.WithTimeout(p.b.ctx, prompt)
+	defer cancel()
+	st, err := p.p.Delete(ctx)
+	if err != nil {
+		p.b.t.Fatalf("delete exec %s: %v", p.id, err)
+	}
+	if st.ExitCode() != code {
+		p.b.t.Errorf("exec %s: wait said %d, delete said %d", p.id, code, st.ExitCode())
+	}
+	return result{code, p.out.String(), p.err.String()}
+}
+
+// buffer collects output; it may be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// waitFor waits until the output holds the text.
+func (b *buffer) waitFor(t *testing.T, text string) {
+	t.Helper()
+	ktest.Eventually(t, prompt, fmt.Sprintf("output %q", text), func() error {
+		if s := b.String(); !strings.Contains(s, text) {
+			return fmt.Errorf("have %q", s)
+		}
+		return nil
+	})
+}
+
+// wantError fails the test unless err is of the kind (nil for any) and its text
+// holds all the parts.
+func wantError(t *testing.T, err, kind error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one with %q", parts)
+		return
+	}
+	if kind != nil && !errors.Is(err, kind) {
+		t.Errorf("error %q is not %q", err, kind)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not say %q", err, p)
+		}
+	}
+}

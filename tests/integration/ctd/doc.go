@@ -1,0 +1,3 @@
+// Package ctd runs a private containerd with a small image for tests and
+// benchmarks, and talks to shims directly.
+package ctd

@@ -23,6 +23,8 @@ type Builder struct {
 	filled []bool  // slots that some step fills
 	errs   []error
 	done   bool
+
+	bufBytes int // size of all buffers
 }
 
 // NewBuilder returns an empty builder.
@@ -39,6 +41,10 @@ func NewBuilder() *Builder {
 // NewSlot returns a slot for Into: two steps of which only one runs may fill
 // the same slot.
 func (b *Builder) NewSlot() Slot {
+	if b.p.slots == maxSteps {
+		b.fail("NewSlot: more than %d slots", maxSteps)
+		return 0
+	}
 	b.p.slots++
 	b.filled = append(b.filled, false)
 	return Slot(b.p.slots - 1)
@@ -46,10 +52,11 @@ func (b *Builder) NewSlot() Slot {
 
 // NewBuf returns a buffer of n bytes, aligned to 8.
 func (b *Builder) NewBuf(n int) Buf {
-	if n <= 0 || n > math.MaxInt32 {
-		b.fail("NewBuf: size %d is out of range", n)
+	if n <= 0 || n > maxBuffers-b.bufBytes {
+		b.fail("NewBuf: size %d is not positive or exceeds %d bytes with the other buffers", n, maxBuffers)
 		n = 8
 	}
+	b.bufBytes += n
 	b.p.bufs = append(b.p.bufs, uint32(n))
 	return Buf(len(b.p.bufs) - 1)
 }
@@ -165,7 +172,7 @@ func (b *Builder) addRules(where string, to uint16, errs []unix.Errno) {
 		return
 	}
 	for _, e := range errs {
-		if e <= 0 || e > 4095 {
+		if e == 0 || e > maxErrno {
 			b.fail("%s: errno %d is out of range", where, uint(e))
 			continue
 		}
@@ -204,6 +211,10 @@ func (b *Builder) add(k kind, args ...arg) {
 		out: -1, ok: -1, zero: -1,
 	})
 	b.p.args = append(b.p.args, args...)
+	if check := specs[k].check; check != nil {
+		// The copy, so that args need not escape.
+		check(b, b.p.args[len(b.p.args)-len(args):])
+	}
 }
 
 // addSlot appends a step whose result goes to a new slot.
@@ -289,24 +300,51 @@ func (b *Builder) vec(what string, list []string) arg {
 	return a
 }
 
-// buf records a buffer operand of which n bytes from off on are used.
-func (b *Builder) buf(f Buf, off, n int) arg {
+// ids records a list of 32-bit numbers.
+func (b *Builder) ids(list []uint32) arg {
+	b.align()
+	a := arg{kind: argData, val: uint64(len(b.p.data)), aux: uint32(len(list) * 4)}
+	for _, id := range list {
+		b.p.data = native.AppendUint32(b.p.data, id)
+	}
+	b.p.data = append(b.p.data, 0)
+	return a
+}
+
+// filter records a BPF program.
+func (b *Builder) filter(list []unix.SockFilter) arg {
+	b.align()
+	a := arg{kind: argData, val: uint64(len(b.p.data)), aux: uint32(len(list) * 8)}
+	for _, f := range list {
+		b.p.data = native.AppendUint16(b.p.data, f.Code)
+		b.p.data = append(b.p.data, f.Jt, f.Jf)
+		b.p.data = native.AppendUint32(b.p.data, f.K)
+	}
+	b.p.data = append(b.p.data, 0)
+	return a
+}
+
+// buf records a place in a buffer. Whether what is used of it fits is checked
+// by add.
+func (b *Builder) buf(f Buf, off int) arg {
 	if f < 0 || int(f) >= len(b.p.bufs) {
 		b.fail("buffer %d does not belong to this builder", f)
 		return arg{kind: argBuf}
 	}
-	if size := int(b.p.bufs[f]); off < 0 || n < 0 || off > size || n > size-off {
-		b.fail("bytes %d to %d are outside buffer %d of %d bytes", off, off+n, f, size)
+	if off < 0 || off > int(b.p.bufs[f]) {
+		b.fail("offset %d is outside buffer %d", off, f)
+		off = 0
 	}
 	return arg{kind: argBuf, val: uint64(f), aux: uint32(off)}
 }
 
+// whole records a whole buffer and its size.
 func (b *Builder) whole(f Buf) (arg, arg) {
-	a := b.buf(f, 0, 0)
-	if len(b.errs) > 0 && (f < 0 || int(f) >= len(b.p.bufs)) {
+	a := b.buf(f, 0)
+	if a.val >= uint64(len(b.p.bufs)) {
 		return a, num(0)
 	}
-	return a, num(b.p.bufs[f])
+	return a, num(b.p.bufs[a.val])
 }
 
 // Plan compiles the steps. The error holds everything that is wrong with them.

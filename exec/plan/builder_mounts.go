@@ -43,17 +43,11 @@ func (b *Builder) MoveMount(from FD, fromPath string, to FD, toPath string, flag
 // MOUNT_ATTR_IDMAP, attr.Userns_fd is a descriptor that the child inherits;
 // for one in a slot there is MountSetattrUserns.
 func (b *Builder) MountSetattr(dir FD, path string, flags uint, attr unix.MountAttr) {
-	userns := 0
+	userns := Num(0, "none")
 	if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
-		userns = int(attr.Userns_fd)
-	} else if attr.Userns_fd != 0 {
-		b.fail("MountSetattr: Userns_fd is set without MOUNT_ATTR_IDMAP")
+		userns = Num(int(attr.Userns_fd), "userns")
 	}
-	name := "none"
-	if userns != 0 {
-		name = "userns"
-	}
-	b.MountSetattrUserns(dir, path, flags, attr, Num(userns, name))
+	b.MountSetattrUserns(dir, path, flags, attr, userns)
 }
 
 // MountSetattrUserns is MountSetattr with the user namespace as an operand;

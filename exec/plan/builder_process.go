@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"encoding/binary"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // Setns joins a namespace, or several of the process behind a pidfd.
 func (b *Builder) Setns(f FD, nstype int) { b.add(opSetns, b.fd(f), num(nstype)) }
@@ -19,18 +15,6 @@ func (b *Builder) Unshare(flags int) { b.add(opUnshare, num(flags)) }
 // A clone that shares memory or signal handlers with its parent is refused: it
 // would run on the parent's stack.
 func (b *Builder) Clone(flags uint64) Slot {
-	const refused = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_THREAD | unix.CLONE_SIGHAND |
-		unix.CLONE_SETTLS | unix.CLONE_PIDFD | unix.CLONE_PARENT_SETTID |
-		unix.CLONE_CHILD_SETTID | unix.CLONE_CHILD_CLEARTID
-	if bad := flags & refused; bad != 0 {
-		b.fail("Clone: flags %#x are not possible in a plan", bad)
-	}
-	if sig := flags & 0xff; sig != 0 && sig != uint64(unix.SIGCHLD) {
-		b.fail("Clone: exit signal %d is not SIGCHLD", sig)
-	}
-	if flags>>32 != 0 {
-		b.fail("Clone: flags %#x need clone3", flags)
-	}
 	return b.addSlot(opClone, num(flags|uint64(unix.SIGCHLD)))
 }
 
@@ -47,13 +31,7 @@ func (b *Builder) Ioctl(f FD, req uint, arg uintptr) {
 
 // Setgroups sets the supplementary groups.
 func (b *Builder) Setgroups(gids []uint32) {
-	b.align()
-	a := arg{kind: argData, val: uint64(len(b.p.data)), aux: uint32(len(gids) * 4)}
-	for _, g := range gids {
-		b.p.data = binary.NativeEndian.AppendUint32(b.p.data, g)
-	}
-	b.p.data = append(b.p.data, 0)
-	b.add(opSetgroups, a)
+	b.add(opSetgroups, b.ids(gids))
 }
 
 // Setresuid sets the real, effective and saved user id.
@@ -96,18 +74,7 @@ func (b *Builder) RtSigactionDefault(sig int) { b.add(opSigDefault, num(sig)) }
 // Seccomp loads a filter. With SECCOMP_FILTER_FLAG_NEW_LISTENER, Result gives
 // the listener.
 func (b *Builder) Seccomp(flags uint, filter []unix.SockFilter) {
-	if len(filter) == 0 || len(filter) > 4096 {
-		b.fail("Seccomp: %d instructions are not between 1 and 4096", len(filter))
-	}
-	b.align()
-	a := arg{kind: argData, val: uint64(len(b.p.data)), aux: uint32(len(filter) * 8)}
-	for _, f := range filter {
-		b.p.data = binary.NativeEndian.AppendUint16(b.p.data, f.Code)
-		b.p.data = append(b.p.data, f.Jt, f.Jf)
-		b.p.data = binary.NativeEndian.AppendUint32(b.p.data, f.K)
-	}
-	b.p.data = append(b.p.data, 0)
-	b.add(opSeccomp, num(flags), a)
+	b.add(opSeccomp, num(flags), b.filter(filter))
 }
 
 // Personality sets the execution domain.
@@ -142,7 +109,7 @@ func (b *Builder) Execve(path string, argv, env []string) {
 
 // ExecveBuf is Execve with the path in a buffer.
 func (b *Builder) ExecveBuf(path Buf, argv, env []string) {
-	p := b.buf(path, 0, 1)
+	p := b.buf(path, 0)
 	b.add(opExecveBuf, p, b.vec("argv", argv), b.vec("env", env))
 }
 

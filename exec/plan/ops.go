@@ -137,6 +137,8 @@ type spec struct {
 	packFrom int
 	pack     func(c *compiler, a []arg, w []uint64)
 	patch    int // word, plus one, that gets the 32 low bits of args[5]
+
+	check func(b *Builder, a []arg) // of operands that belong together
 }
 
 var (
@@ -169,18 +171,18 @@ var specs = [numKinds]spec{
 	opCloseRange: {name: "close_range", nr: unix.SYS_CLOSE_RANGE, forms: forms(unsig, unsig), raw: raws(o(0), o(1), k(0))},
 	opDup3: {name: "dup3", nr: unix.SYS_DUP3,
 		forms: forms(fd, integ, flags(&openFlags)), raw: raws(o(0), o(1), o(2))},
-	opRead:      {name: "read", nr: unix.SYS_READ, forms: forms(fd, buf, unsig), raw: raws(o(0), o(1), o(2))},
+	opRead:      {name: "read", check: checkReadWrite, nr: unix.SYS_READ, forms: forms(fd, buf, unsig), raw: raws(o(0), o(1), o(2))},
 	opWrite:     {name: "write", nr: unix.SYS_WRITE, forms: forms(fd, data), raw: raws(o(0), o(1), raw{rLen, 1}), full: 3},
-	opWriteBuf:  {name: "write_buf", nr: unix.SYS_WRITE, forms: forms(fd, buf, unsig), raw: raws(o(0), o(1), o(2)), full: 3},
+	opWriteBuf:  {name: "write_buf", check: checkReadWrite, nr: unix.SYS_WRITE, forms: forms(fd, buf, unsig), raw: raws(o(0), o(1), o(2)), full: 3},
 	opWriteSlot: {name: "write_slot", nr: unix.SYS_WRITE, forms: forms(fd, operand{form: fSlot}), raw: raws(o(0), raw{rAddr, 1}, k(8)), full: 3},
 	// sendmsg takes three arguments: the sixth is free to carry the descriptor
 	// into the control message.
-	opSendFD: {name: "send_fd", nr: unix.SYS_SENDMSG, forms: forms(fd, fd, data),
+	opSendFD: {name: "send_fd", check: checkSendFD, nr: unix.SYS_SENDMSG, forms: forms(fd, fd, data),
 		raw: raws(o(0), raw{rStruct, 0}, k(unix.MSG_NOSIGNAL), k(0), k(0), o(1)), words: 12, pack: packSendFD, patch: 12},
 
 	opSetns:   {name: "setns", nr: unix.SYS_SETNS, forms: forms(fd, flags(&nsFlags)), raw: raws(o(0), o(1))},
 	opUnshare: {name: "unshare", nr: unix.SYS_UNSHARE, forms: forms(flags(&cloneFlags)), raw: raws(o(0))},
-	opClone: {name: "clone", nr: unix.SYS_CLONE, once: true, out: true, forms: forms(flags(&cloneFlags)),
+	opClone: {name: "clone", check: checkClone, nr: unix.SYS_CLONE, once: true, out: true, forms: forms(flags(&cloneFlags)),
 		raw: raws(o(0), k(0), k(0), k(0), k(0))},
 
 	opFsopen: {name: "fsopen", nr: unix.SYS_FSOPEN, out: true, forms: forms(str, flags(&fsopenFlags)), raw: raws(o(0), o(1))},
@@ -200,7 +202,7 @@ var specs = [numKinds]spec{
 		forms: forms(fd, str, fd, str, flags(&moveMountFlags)), raw: raws(o(0), o(1), o(2), o(3), o(4))},
 	// The user namespace's descriptor may be in a slot: it travels in the free
 	// sixth argument and is patched into the structure.
-	opMountSetattr: {name: "mount_setattr", nr: unix.SYS_MOUNT_SETATTR,
+	opMountSetattr: {name: "mount_setattr", check: checkMountAttr, nr: unix.SYS_MOUNT_SETATTR,
 		forms: forms(fd, str, flags(&atFlags), flags(&mountAttrs), flags(&mountAttrs), flags(&propagation), fd),
 		raw:   raws(o(0), o(1), o(2), raw{rStruct, 0}, k(unix.MOUNT_ATTR_SIZE_VER0), o(6)), words: 4, pack: packMountAttr, patch: 4},
 	opMount: {name: "mount", nr: unix.SYS_MOUNT,
@@ -211,19 +213,19 @@ var specs = [numKinds]spec{
 	opFchdir:     {name: "fchdir", nr: unix.SYS_FCHDIR, forms: forms(fd), raw: raws(o(0))},
 	opChdir:      {name: "chdir", nr: unix.SYS_CHDIR, forms: forms(str), raw: raws(o(0))},
 	opChroot:     {name: "chroot", nr: unix.SYS_CHROOT, forms: forms(str), raw: raws(o(0))},
-	opGetcwd:     {name: "getcwd", nr: unix.SYS_GETCWD, forms: forms(buf, unsig), raw: raws(o(0), o(1))},
+	opGetcwd:     {name: "getcwd", check: checkGetcwd, nr: unix.SYS_GETCWD, forms: forms(buf, unsig), raw: raws(o(0), o(1))},
 	opMkdirat:    {name: "mkdirat", nr: unix.SYS_MKDIRAT, forms: forms(fd, str, octal), raw: raws(o(0), o(1), o(2))},
 	opMknodat:    {name: "mknodat", nr: unix.SYS_MKNODAT, forms: forms(fd, str, octal, hex), raw: raws(o(0), o(1), o(2), o(3))},
 	opSymlinkat:  {name: "symlinkat", nr: unix.SYS_SYMLINKAT, forms: forms(str, fd, str), raw: raws(o(0), o(1), o(2))},
 	opUnlinkat:   {name: "unlinkat", nr: unix.SYS_UNLINKAT, forms: forms(fd, str, flags(&unlinkFlags)), raw: raws(o(0), o(1), o(2))},
-	opReadlinkat: {name: "readlinkat", nr: unix.SYS_READLINKAT, forms: forms(fd, str, buf, unsig), raw: raws(o(0), o(1), o(2), o(3))},
+	opReadlinkat: {name: "readlinkat", check: checkReadlink, nr: unix.SYS_READLINKAT, forms: forms(fd, str, buf, unsig), raw: raws(o(0), o(1), o(2), o(3))},
 	opFchown:     {name: "fchown", nr: unix.SYS_FCHOWN, forms: forms(fd, integ, integ), raw: raws(o(0), o(1), o(2))},
 	opFchownat: {name: "fchownat", nr: unix.SYS_FCHOWNAT, forms: forms(fd, str, integ, integ, flags(&atFlags)),
 		raw: raws(o(0), o(1), o(2), o(3), o(4))},
 	opFchmod:   {name: "fchmod", nr: unix.SYS_FCHMOD, forms: forms(fd, octal), raw: raws(o(0), o(1))},
 	opFchmodat: {name: "fchmodat", nr: unix.SYS_FCHMODAT, forms: forms(fd, str, octal), raw: raws(o(0), o(1), o(2))},
 	opUmask:    {name: "umask", nr: unix.SYS_UMASK, forms: forms(octal), raw: raws(o(0))},
-	opStatx: {name: "statx", nr: unix.SYS_STATX, forms: forms(fd, str, flags(&atFlags), flags(&statxMask), buf),
+	opStatx: {name: "statx", check: checkStatx, nr: unix.SYS_STATX, forms: forms(fd, str, flags(&atFlags), flags(&statxMask), buf),
 		raw: raws(o(0), o(1), o(2), o(3), o(4))},
 
 	opSetsid:    {name: "setsid", nr: unix.SYS_SETSID},
@@ -246,25 +248,25 @@ var specs = [numKinds]spec{
 	// The kernel's struct sigaction is 4 words; all zero is SIG_DFL.
 	opSigDefault: {name: "sig_default", nr: unix.SYS_RT_SIGACTION, forms: forms(enum(&signals)),
 		raw: raws(o(0), raw{rStruct, 0}, k(0), k(8)), words: 4, packFrom: 1},
-	opSeccomp: {name: "seccomp", nr: unix.SYS_SECCOMP, forms: forms(flags(&seccompFlags), operand{form: fFilter}),
+	opSeccomp: {name: "seccomp", check: checkSeccomp, nr: unix.SYS_SECCOMP, forms: forms(flags(&seccompFlags), operand{form: fFilter}),
 		raw: raws(k(unix.SECCOMP_SET_MODE_FILTER), o(0), raw{rStruct, 0}), words: 2, pack: packFilter},
 	opPersonality: {name: "personality", nr: unix.SYS_PERSONALITY, forms: forms(hex), raw: raws(o(0))},
 	opIoprioSet:   {name: "ioprio_set", nr: unix.SYS_IOPRIO_SET, forms: forms(integ, integ, hex), raw: raws(o(0), o(1), o(2))},
 	opSchedSetattr: {name: "sched_setattr", nr: unix.SYS_SCHED_SETATTR,
 		forms: forms(unsig, hex, integ, unsig, unsig, unsig, unsig, unsig, unsig),
 		raw:   raws(k(0), raw{rStruct, 0}, k(0)), words: 7, pack: packSchedAttr},
-	opSchedSetaffinity: {name: "sched_setaffinity", nr: unix.SYS_SCHED_SETAFFINITY, forms: forms(data),
+	opSchedSetaffinity: {name: "sched_setaffinity", check: checkAffinity, nr: unix.SYS_SCHED_SETAFFINITY, forms: forms(data),
 		raw: raws(k(0), raw{rLen, 0}, o(0))},
 	opGetpid: {name: "getpid", nr: unix.SYS_GETPID, out: true},
 
 	opExecve: {name: "execve", nr: unix.SYS_EXECVE, once: true, last: true,
 		forms: forms(str, operand{form: fArgv}, operand{form: fEnv}), raw: raws(o(0), o(1), o(2))},
-	opExecveBuf: {name: "execve_buf", nr: unix.SYS_EXECVE, once: true, last: true,
+	opExecveBuf: {name: "execve_buf", check: checkExecveBuf, nr: unix.SYS_EXECVE, once: true, last: true,
 		forms: forms(buf, operand{form: fArgv}, operand{form: fEnv}), raw: raws(o(0), o(1), o(2))},
 	opExit: {name: "exit", nr: unix.SYS_EXIT_GROUP, once: true, last: true, forms: forms(integ), raw: raws(o(0))},
 
-	opExpectByte: {name: "expect_byte", nr: nrExpectByte, pseudo: true, forms: forms(buf, hex, enum(&errnos)),
+	opExpectByte: {name: "expect_byte", check: checkExpectByte, nr: nrExpectByte, pseudo: true, forms: forms(buf, hex, enum(&errnos)),
 		raw: raws(raw{rOffset, 0}, o(1), o(2))},
-	opExpectEqual64: {name: "expect_equal64", nr: nrExpectEqual, pseudo: true, forms: forms(buf, buf, enum(&errnos)),
+	opExpectEqual64: {name: "expect_equal64", check: checkExpectEqual, nr: nrExpectEqual, pseudo: true, forms: forms(buf, buf, enum(&errnos)),
 		raw: raws(raw{rOffset, 0}, raw{rOffset, 1}, o(2))},
 }

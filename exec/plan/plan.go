@@ -86,6 +86,7 @@ const (
 	maxRules = 8
 	nextStep = 1<<16 - 1
 	maxSteps = nextStep - 1
+	maxErrno = 4095 // MAX_ERRNO in the kernel's include/linux/err.h
 )
 
 // argKind is what an operand holds.

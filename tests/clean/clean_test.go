@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/internal/ktest"
 )
 
 // leftover makes a directory as a crashed run would leave it, with a mount in it
@@ -29,7 +31,7 @@ func leftover(t *testing.T, prefix, owner string) (dir string, process *exec.Cmd
 	if err := unix.Mount("none", inside, "tmpfs", 0, ""); err != nil {
 		t.Fatalf("mount: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "owner.pid"), []byte(owner+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "owner"), []byte(owner), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	process = exec.Command("sh", "-c", "read line", filepath.Join(dir, "sock"))
@@ -48,18 +50,35 @@ func leftover(t *testing.T, prefix, owner string) (dir string, process *exec.Cmd
 	return dir, process
 }
 
-// ended starts a process, waits for its end, and gives its number.
-func ended(t *testing.T) string {
+// owner names a process as the file does.
+func owner(t *testing.T, pid int) string {
 	t.Helper()
-	c := exec.Command("true")
-	if err := c.Run(); err != nil {
+	p, err := ktest.ReadProc(pid)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return strconv.Itoa(c.Process.Pid)
+	return fmt.Sprintf("%d %d\n", pid, p.Start)
+}
+
+// ended starts a process, waits for its end, and names it.
+func ended(t *testing.T) string {
+	t.Helper()
+	c := exec.Command("sh", "-c", "read line")
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := owner(t, c.Process.Pid)
+	stdin.Close()
+	_ = c.Wait()
+	return name
 }
 
 func newCleaner(prefix string) *cleaner {
-	return &cleaner{prefix: prefix, quiet: true, busy: testsRunning(), young: time.Now().Add(-time.Hour)}
+	return &cleaner{prefix: prefix, busy: testsRun(), young: time.Now().Add(-time.Hour)}
 }
 
 func TestWhatACrashedRunLeftIsTakenAway(t *testing.T) {
@@ -81,11 +100,11 @@ func TestWhatACrashedRunLeftIsTakenAway(t *testing.T) {
 
 func TestARunThatGoesOnIsNotTouched(t *testing.T) {
 	prefix := fmt.Sprintf("ibex-test-clean-%d-b-", os.Getpid())
-	dir, process := leftover(t, prefix, strconv.Itoa(os.Getpid()))
+	dir, process := leftover(t, prefix, owner(t, os.Getpid()))
 	if err := newCleaner(prefix).run(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "owner.pid")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "owner")); err != nil {
 		t.Errorf("the directory of a living run: %v", err)
 	}
 	if err := process.Process.Signal(unix.Signal(0)); err != nil {
@@ -96,7 +115,7 @@ func TestARunThatGoesOnIsNotTouched(t *testing.T) {
 func TestWithoutAnOwnerOnlyOldThingsGoWhileTestsRun(t *testing.T) {
 	prefix := fmt.Sprintf("ibex-test-clean-%d-c-", os.Getpid())
 	dir, _ := leftover(t, prefix, "")
-	if err := os.Remove(filepath.Join(dir, "owner.pid")); err != nil {
+	if err := os.Remove(filepath.Join(dir, "owner")); err != nil {
 		t.Fatal(err)
 	}
 	c := newCleaner(prefix)
@@ -122,12 +141,11 @@ func TestWithoutAnOwnerOnlyOldThingsGoWhileTestsRun(t *testing.T) {
 func TestCgroupsOfACrashedRunGoWithTheirProcesses(t *testing.T) {
 	name := fmt.Sprintf("ibex-test-clean-%d-d", os.Getpid())
 	var made []string
-	for _, h := range []string{"pids", "unified", "."} {
-		// What is not a hierarchy here has no cgroup.procs at its root.
-		if _, err := os.Stat(filepath.Join(cgroupRoot, h, "cgroup.procs")); err != nil {
+	for _, h := range ktest.CgroupMounts() {
+		if !h.V2 && !h.Has("pids") && !h.Has("freezer") {
 			continue
 		}
-		g := filepath.Join(cgroupRoot, h, name)
+		g := filepath.Join(h.Dir, name)
 		if err := os.MkdirAll(filepath.Join(g, "child"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +153,7 @@ func TestCgroupsOfACrashedRunGoWithTheirProcesses(t *testing.T) {
 		t.Cleanup(func() { _, _ = os.Remove(filepath.Join(g, "child")), os.Remove(g) })
 	}
 	if len(made) == 0 {
-		t.Skip("no cgroup hierarchy is mounted at /sys/fs/cgroup")
+		t.Skip("no cgroup hierarchy is mounted")
 	}
 	process := exec.Command("sh", "-c", "read line")
 	if _, err := process.StdinPipe(); err != nil {

@@ -1,98 +1,149 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/internal/ktest"
 )
 
-const (
-	cgroupRoot = "/sys/fs/cgroup"
-	netnsDir   = "/run/netns"
-)
+type cleaner struct {
+	prefix string
+	busy   bool      // a Go test runs
+	young  time.Time // what is younger may be its
+	taken  []string
+}
 
-// cgroups finds the topmost cgroups with the prefix, in every hierarchy.
-func (c *cleaner) cgroups() []string {
+func (c *cleaner) run() error {
+	var errs []error
+	dirs := c.find("/tmp", "/var/tmp", os.TempDir())
+	for _, d := range dirs {
+		// Processes first: they hold everything else.
+		errs = append(errs, c.end(d))
+	}
+	for _, g := range c.cgroups() {
+		c.took("cgroup %s", g)
+		errs = append(errs, ktest.RemoveCgroup(g))
+	}
+	for _, f := range c.find("/run/netns") {
+		c.took("network namespace %s", f)
+		_ = unix.Unmount(f, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // EINVAL: a name without a mount
+		errs = append(errs, os.Remove(f))
+	}
+	for _, d := range dirs {
+		c.took("directory %s, with %d mounts", d, len(ktest.MountsBelow(d)))
+		errs = append(errs, ktest.UnmountBelow(d))
+		if len(ktest.MountsBelow(d)) == 0 { // never delete through a mount
+			errs = append(errs, os.RemoveAll(d))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// find lists what is in parents with the prefix and belongs to no living run.
+func (c *cleaner) find(parents ...string) []string {
+	slices.Sort(parents)
 	var found []string
-	_ = filepath.WalkDir(cgroupRoot, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.IsDir() {
-			return nil // cgroups come and go while we look
+	for _, parent := range slices.Compact(parents) {
+		names, _ := filepath.Glob(filepath.Join(parent, c.prefix+"*")) // the pattern is well-formed
+		for _, name := range names {
+			if c.abandoned(name) {
+				found = append(found, name)
+			}
 		}
-		if !strings.HasPrefix(e.Name(), c.prefix) {
-			return nil
-		}
-		if c.abandoned(path) && c.ownerDirGone(e.Name()) {
-			found = append(found, path)
-		}
-		return fs.SkipDir
-	})
+	}
 	return found
 }
 
-// ownerDirGone reports that no run with a directory of the same name goes on.
-func (c *cleaner) ownerDirGone(name string) bool {
-	dir := filepath.Join("/tmp", name)
-	if _, err := os.Lstat(dir); err != nil {
+// cgroups lists cgroups with the prefix, as paths below the hierarchies.
+func (c *cleaner) cgroups() []string {
+	var found []string
+	for _, h := range ktest.CgroupMounts() {
+		groups, _ := filepath.Glob(filepath.Join(h.Dir, c.prefix+"*"))
+		for _, g := range groups {
+			// The directory of the same name says whose it is, if there is one.
+			name, whose := filepath.Base(g), g
+			if dir := filepath.Join(os.TempDir(), name); exists(dir) {
+				whose = dir
+			}
+			if c.abandoned(whose) {
+				found = append(found, "/"+name)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// abandoned tells whether the run that made path has ended.
+func (c *cleaner) abandoned(path string) bool {
+	text, err := os.ReadFile(filepath.Join(path, "owner"))
+	if f := strings.Fields(string(text)); err == nil && len(f) == 2 {
+		pid, err := strconv.Atoi(f[0])
+		if err != nil {
+			return true
+		}
+		p, err := ktest.ReadProc(pid)
+		return err != nil || strconv.FormatUint(p.Start, 10) != f[1]
+	}
+	if !c.busy {
 		return true
 	}
-	return c.abandoned(dir)
+	st, err := os.Lstat(path)
+	return err == nil && st.ModTime().Before(c.young)
 }
 
-func (c *cleaner) removeCgroups(groups []string) {
-	for _, g := range groups {
-		var dirs []string
-		_ = filepath.WalkDir(g, func(path string, e fs.DirEntry, err error) error {
-			if err == nil && e.IsDir() {
-				dirs = append(dirs, path)
+// end kills the processes that name dir on their command line, as containerd and
+// the shims do, or in their environment, as everything started by a test does.
+func (c *cleaner) end(dir string) error {
+	mark := ktest.EnvName + "=" + dir
+	seen := map[int]bool{}
+	return ktest.Poll(10*time.Second, func() error {
+		left := 0
+		for _, p := range ktest.Procs() {
+			if p.PID == os.Getpid() || p.State == 'Z' {
+				continue
 			}
-			return nil
-		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			// A frozen cgroup on v1 keeps its processes; endProcesses has killed them.
-			if err := unix.Rmdir(dirs[i]); err == nil {
-				c.say("cgroup", dirs[i])
+			// The pidfd before the question whether it is one of them: after it the
+			// number cannot come to mean another process.
+			fd, err := unix.PidfdOpen(p.PID, 0)
+			if err != nil {
+				continue
 			}
-		}
-	}
-}
-
-// unmount detaches the mounts at or below dirs, the newest first.
-func (c *cleaner) unmount(dirs []string) error {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("read mountinfo: %w", err)
-	}
-	lines := strings.Split(string(text), "\n")
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Fields(lines[i])
-		if len(fields) < 5 {
-			continue
-		}
-		for _, d := range dirs {
-			if at := fields[4]; at == d || strings.HasPrefix(at, d+"/") {
-				c.say("mount", at)
-				if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-					return fmt.Errorf("umount2 %s: %w", at, err)
+			if again, err := ktest.ReadProc(p.PID); err == nil && (names(again.Cmd, dir) || ktest.HasEnv(p.PID, mark)) {
+				left++
+				if !seen[p.PID] {
+					seen[p.PID] = true
+					c.took("%v", again)
 				}
-				break
+				_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // ESRCH: it has ended, as it should
 			}
+			unix.Close(fd)
 		}
-	}
-	return nil
+		if left > 0 {
+			return fmt.Errorf("%d processes of %s do not end", left, dir)
+		}
+		return nil
+	})
 }
 
-func (c *cleaner) removeNetns() {
-	found, _ := filepath.Glob(filepath.Join(netnsDir, c.prefix+"*"))
-	for _, f := range found {
-		if !c.abandoned(f) {
-			continue
-		}
-		c.say("network namespace", f)
-		_ = unix.Unmount(f, unix.MNT_DETACH) // EINVAL: a name without a mount
-		_ = os.Remove(f)
-	}
+func names(args []string, dir string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return a == dir || strings.Contains(a, dir+"/") })
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func (c *cleaner) took(format string, args ...any) {
+	c.taken = append(c.taken, fmt.Sprintf(format, args...))
 }

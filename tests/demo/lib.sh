@@ -173,7 +173,7 @@ finish() {
 	[ "$1" = 0 ] || { say "ended early; the last lines of containerd's log:" && grep -E 'level=(warn|error|fatal)' "$work/containerd.log" 2> /dev/null | tail -n 8; } || true
 	stop_containerd
 	rmdir_namespace
-	rm -f "$work/owner.pid"
+	echo "0 0" > "$work/owner" # it is nobody's any more
 	(cd "$top" && go run ./tests/clean -q -prefix "$ns") || true
 	[ -z "${result:-}" ] || echo "$result"
 	exit "$1"

@@ -142,26 +142,26 @@ func (c *compiler) lowerJumps(o *op, s *step, index int) {
 
 // lowerArg fills in argument i of s.
 func (c *compiler) lowerArg(s *step, i int, r raw, args []arg) {
-	switch r.how {
+	switch r.how() {
 	case rOp:
-		if a := args[r.i]; a.kind == argSlot {
+		if a := args[r.i()]; a.kind == argSlot {
 			s.args[i] = uintptr(c.slot(a.val))
 			s.slots |= 1 << i
 		} else {
 			s.args[i] = c.value(a)
 		}
 	case rConst:
-		s.args[i] = uintptr(r.i)
+		s.args[i] = uintptr(r.i())
 	case rLen:
-		s.args[i] = uintptr(args[r.i].aux)
+		s.args[i] = uintptr(args[r.i()].aux)
 	case rCount:
-		s.args[i] = uintptr(args[r.i].aux / 4)
+		s.args[i] = uintptr(args[r.i()].aux / 4)
 	case rStruct:
-		s.args[i] = c.base + uintptr(c.words+r.i)*8
+		s.args[i] = c.base + uintptr(c.words+r.i())*8
 	case rOffset:
-		s.args[i] = c.value(args[r.i]) - c.base
+		s.args[i] = c.value(args[r.i()]) - c.base
 	case rAddr:
-		s.args[i] = c.base + uintptr(c.slot(args[r.i].val))
+		s.args[i] = c.base + uintptr(c.slot(args[r.i()].val))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -129,13 +128,14 @@ func (d *decoder) end() error {
 	return nil
 }
 
-var kinds = sync.OnceValue(func() map[string]kind {
-	m := make(map[string]kind, numKinds)
+func lookupKind(name string) (kind, error) {
 	for k := range specs {
-		m[specs[k].name] = kind(k)
+		if specs[k].name == name {
+			return kind(k), nil
+		}
 	}
-	return m
-})
+	return 0, fmt.Errorf("unknown step %.40q", name)
+}
 
 // step reads one line.
 func (d *decoder) step() error {
@@ -145,9 +145,9 @@ func (d *decoder) step() error {
 		return fmt.Errorf("the line does not start with step number %d", index)
 	}
 	name := d.word()
-	k, ok := kinds()[name]
-	if !ok {
-		return fmt.Errorf("unknown step %.40q", name)
+	k, err := lookupKind(name)
+	if err != nil {
+		return err
 	}
 	if l, ok := d.targets[index]; ok {
 		d.b.Place(l)
@@ -212,7 +212,7 @@ func (d *decoder) tail() error {
 func (d *decoder) rules() error {
 	for strings.HasPrefix(d.s, " ") && !strings.HasPrefix(d.s, " zero>") && !strings.HasPrefix(d.s, " ok>") {
 		d.skip(" ")
-		v, err := d.enum(&errnos)
+		v, err := d.enum(fEnum + tErrno)
 		if err != nil {
 			return err
 		}

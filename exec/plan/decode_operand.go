@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,9 +14,9 @@ var native = binary.NativeEndian
 
 // operand reads one operand.
 func (d *decoder) operand(f operand) (arg, error) {
-	switch f.form {
+	switch f.form() {
 	case fFD, fSlot:
-		return d.fd(f.form)
+		return d.fd(f)
 	case fStr:
 		s, err := d.quoted()
 		return d.b.str(s), err
@@ -25,10 +24,10 @@ func (d *decoder) operand(f operand) (arg, error) {
 		s, err := d.quoted()
 		return d.b.bytes([]byte(s)), err
 	case fFlags:
-		v, err := d.flags(*f.names)
+		v, err := d.flags(*f.names())
 		return num(v), err
 	case fEnum:
-		v, err := d.enum(f.names)
+		v, err := d.enum(f)
 		return num(v), err
 	case fInt:
 		w := d.word()
@@ -67,7 +66,7 @@ func (d *decoder) operand(f operand) (arg, error) {
 }
 
 // fd reads "cwd", "s0", "fd=name" or "fd=name(7)".
-func (d *decoder) fd(f form) (arg, error) {
+func (d *decoder) fd(f operand) (arg, error) {
 	if f == fFD && d.skip("fd=") {
 		name := d.word()
 		if !d.skip("(") {
@@ -144,17 +143,7 @@ func lookupFlag(n names, w string) (uint64, error) {
 	return v, nil
 }
 
-var errnoByName = sync.OnceValue(func() map[string]uint64 {
-	m := make(map[string]uint64, 140)
-	for e := range uint64(200) {
-		if n := unix.ErrnoName(unix.Errno(e)); n != "" {
-			m[n] = e
-		}
-	}
-	return m
-})
-
-func (d *decoder) enum(n *names) (uint64, error) {
+func (d *decoder) enum(f operand) (uint64, error) {
 	w := d.word()
 	if w != "" && w[0] >= '0' && w[0] <= '9' {
 		v, err := strconv.ParseUint(w, 10, 64)
@@ -163,17 +152,19 @@ func (d *decoder) enum(n *names) (uint64, error) {
 		}
 		return v, nil
 	}
-	switch n {
-	case &errnos:
-		if v, ok := errnoByName()[w]; ok {
-			return v, nil
+	switch f {
+	case fEnum + tErrno:
+		for e := range uint64(maxErrno) {
+			if w != "" && unix.ErrnoName(unix.Errno(e)) == w {
+				return e, nil
+			}
 		}
-	case &signals:
+	case fEnum + tSignal:
 		if v := unix.SignalNum(w); v > 0 {
 			return uint64(v), nil
 		}
 	default:
-		for _, e := range *n {
+		for _, e := range *f.names() {
 			if e.text == w {
 				return e.val, nil
 			}

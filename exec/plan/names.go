@@ -227,5 +227,51 @@ var rlimits = names{
 	{unix.RLIMIT_RTTIME, "RTTIME"},
 }
 
-// errnos and signals are looked up in x/sys instead of a table here.
-var errnos, signals names
+// The tables by number, as an operand has them in its high byte.
+const (
+	tOpen operand = iota << 8
+	tResolve
+	tNS
+	tClone
+	tFsopen
+	tFsmount
+	tMountAttr
+	tPropagation
+	tOpenTree
+	tMoveMount
+	tAt
+	tUnlink
+	tMount
+	tUmount
+	tStatx
+	tSeccomp
+	tIoctl
+	tPrctl
+	tRlimit
+	tSignal
+	tErrno
+)
+
+// Errnos and signals are looked up in x/sys.
+var tables = [...]*names{
+	tOpen >> 8:        &openFlags,
+	tResolve >> 8:     &resolveFlags,
+	tNS >> 8:          &nsFlags,
+	tClone >> 8:       &cloneFlags,
+	tFsopen >> 8:      &fsopenFlags,
+	tFsmount >> 8:     &fsmountFlags,
+	tMountAttr >> 8:   &mountAttrs,
+	tPropagation >> 8: &propagation,
+	tOpenTree >> 8:    &openTreeFlags,
+	tMoveMount >> 8:   &moveMountFlags,
+	tAt >> 8:          &atFlags,
+	tUnlink >> 8:      &unlinkFlags,
+	tMount >> 8:       &mountFlags,
+	tUmount >> 8:      &umountFlags,
+	tStatx >> 8:       &statxMask,
+	tSeccomp >> 8:     &seccompFlags,
+	tIoctl >> 8:       &ioctls,
+	tPrctl >> 8:       &prctls,
+	tRlimit >> 8:      &rlimits,
+	tErrno >> 8:       nil,
+}

@@ -154,15 +154,15 @@ func (w *printer) errno(v uint64) {
 }
 
 func (w *printer) operand(f operand, a arg) {
-	switch f.form {
+	switch f.form() {
 	case fFD, fSlot:
 		w.fd(a)
 	case fStr, fBytes:
 		w.quote(w.p.data[a.val : a.val+uint64(a.aux)])
 	case fFlags:
-		w.flags(*f.names, a.val)
+		w.flags(*f.names(), a.val)
 	case fEnum:
-		w.enum(f.names, a.val)
+		w.enum(f, a.val)
 	case fInt:
 		w.int(int64(a.val))
 	case fUint:
@@ -253,12 +253,12 @@ func (w *printer) flags(n names, v uint64) {
 	}
 }
 
-func (w *printer) enum(n *names, v uint64) {
-	switch n {
-	case &errnos:
+func (w *printer) enum(f operand, v uint64) {
+	switch f {
+	case fEnum + tErrno:
 		w.errno(v)
 		return
-	case &signals:
+	case fEnum + tSignal:
 		if v <= 64 {
 			if s := unix.SignalName(unix.Signal(v)); s != "" {
 				w.str(s)
@@ -266,7 +266,7 @@ func (w *printer) enum(n *names, v uint64) {
 			}
 		}
 	default:
-		for _, e := range *n {
+		for _, e := range *f.names() {
 			if e.val == v {
 				w.str(e.text)
 				return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +96,28 @@ func TestWhatACrashedRunLeftIsTakenAway(t *testing.T) {
 	<-done
 	if s, ok := process.ProcessState.Sys().(interface{ Signaled() bool }); !ok || !s.Signaled() {
 		t.Errorf("the process ended with %v; want a signal", process.ProcessState)
+	}
+}
+
+func TestTheSocketOfAKilledShimGoes(t *testing.T) {
+	prefix := fmt.Sprintf("ibex-test-clean-%d-e-", os.Getpid())
+	dir, process := leftover(t, prefix, ended(t))
+	go func() { _ = process.Wait() }()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if err := os.WriteFile(filepath.Join(dir, "bootstrap.json"), []byte(`{"version":3,"address":"unix://`+socket+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := newCleaner(prefix).run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket: %v; want that it is gone", err)
 	}
 }
 

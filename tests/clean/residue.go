@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,10 @@ func (c *cleaner) run() error {
 	for _, d := range dirs {
 		c.took("directory %s, with %d mounts", d, len(ktest.MountsBelow(d)))
 		errs = append(errs, ktest.UnmountBelow(d))
+		for _, socket := range sockets(d) {
+			c.took("socket %s", socket)
+			errs = append(errs, os.Remove(socket))
+		}
 		if len(ktest.MountsBelow(d)) == 0 { // never delete through a mount
 			errs = append(errs, os.RemoveAll(d))
 		}
@@ -133,6 +138,26 @@ func (c *cleaner) end(dir string) error {
 		}
 		return nil
 	})
+}
+
+// sockets lists the sockets of killed shims that bundles below dir name. They are
+// the only thing that is neither below dir nor has its name: containerd derives
+// them from a hash.
+func sockets(dir string) []string {
+	var found []string
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !slices.Contains([]string{"bootstrap.json", "address"}, e.Name()) {
+			return nil
+		}
+		text, _ := os.ReadFile(path)
+		_, after, ok := strings.Cut(string(text), "unix://")
+		socket, _, _ := strings.Cut(strings.TrimSpace(after), `"`)
+		if st, err := os.Lstat(socket); ok && err == nil && st.Mode().Type() == fs.ModeSocket {
+			found = append(found, socket)
+		}
+		return nil
+	})
+	return found
 }
 
 func names(args []string, dir string) bool {

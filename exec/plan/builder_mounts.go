@@ -43,7 +43,7 @@ func (b *Builder) MoveMount(from FD, fromPath string, to FD, toPath string, flag
 // MOUNT_ATTR_IDMAP, attr.Userns_fd is a descriptor that the child inherits;
 // for one in a slot there is MountSetattrUserns.
 func (b *Builder) MountSetattr(dir FD, path string, flags uint, attr unix.MountAttr) {
-	userns := Num(0, "none")
+	userns := noFD
 	if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
 		userns = Num(int(attr.Userns_fd), "userns")
 	}

@@ -65,7 +65,7 @@ func (d *decoder) operand(f operand) (arg, error) {
 	return arg{}, errors.New("unknown form")
 }
 
-// fd reads "cwd", "s0", "fd=name" or "fd=name(7)".
+// fd reads "cwd", "none", "s0", "fd=name" or "fd=name(7)".
 func (d *decoder) fd(f operand) (arg, error) {
 	if f == fFD && d.skip("fd=") {
 		name := d.word()
@@ -82,6 +82,9 @@ func (d *decoder) fd(f operand) (arg, error) {
 	}
 	if f == fFD && d.skip(Cwd.name) {
 		return d.b.fd(Cwd), nil
+	}
+	if f == fFD && d.skip(noFD.name) {
+		return d.b.fd(noFD), nil
 	}
 	if !d.skip("s") {
 		return arg{}, errors.New("neither descriptor nor slot")

@@ -36,6 +36,9 @@ func Num(fd int, name string) FD { return FD{num: fd, name: name} }
 // Cwd is AT_FDCWD: paths are relative to the child's working directory.
 var Cwd = FD{num: unix.AT_FDCWD, name: "cwd"}
 
+// noFD is the operand for a descriptor that a call does not need.
+var noFD = FD{num: 0, name: "none"}
+
 // unresolved is the number of a descriptor in a plan that was parsed from text
 // without numbers. Such a plan prints but does not run.
 const unresolved = -1 << 31

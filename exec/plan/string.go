@@ -209,7 +209,7 @@ func (w *printer) fd(a arg) {
 		return
 	}
 	n, name := int64(a.val), w.p.names[a.aux]
-	if n == unix.AT_FDCWD && name == Cwd.name {
+	if int(n) == Cwd.num && name == Cwd.name || int(n) == noFD.num && name == noFD.name {
 		w.str(name)
 		return
 	}

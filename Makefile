@@ -35,7 +35,10 @@ install: build ## install to DESTDIR and PREFIX (/usr/local): containerd finds t
 	install -m 755 bin/* $(DESTDIR)$(PREFIX)/bin/
 
 .PHONY: demo
-demo: build ## one container's life in a private containerd (root; builds containerd if there is none)
+demo: ## one container's life in a private containerd (root; builds containerd if there is none)
+	@tests/apt.sh ca-certificates busybox-static
+	@echo "demo: building ibex, up to 2 minutes the first time"
+	@$(MAKE) --no-print-directory build
 	@tests/demo/demo.sh
 
 ##@ Test (all as root; each installs and builds what it needs)

@@ -15,26 +15,11 @@ tools=$(tests/tools/build.sh --bin)
 say() { echo "== $*"; }
 die() { echo "tests: $*" >&2 && exit 1; }
 
-# packages installs the Debian packages among its arguments that are missing.
-packages() {
-	local p missing=()
-	for p; do
-		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2> /dev/null)" = installed ] || missing+=("$p")
-	done
-	[ ${#missing[@]} -eq 0 ] && return
-	say "installing ${missing[*]} (apt)"
-	export DEBIAN_FRONTEND=noninteractive
-	apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null 2>&1 ||
-		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null; }
-}
-
 prepare() {
 	[ "$(id -u)" = 0 ] || die "the tests make containers, cgroups and mounts: run them as root"
 	command -v go > /dev/null || die "Go 1.26 or newer is needed, from https://go.dev/dl/"
-	if command -v apt-get > /dev/null; then
-		# gcc: runc and the race detector. libseccomp: runc, and the tests of the filter compiler.
-		packages ca-certificates git gcc libc6-dev pkg-config libseccomp-dev busybox-static
-	fi
+	# gcc: runc and the race detector. libseccomp: runc, and the tests of the filter compiler.
+	tests/apt.sh ca-certificates git gcc libc6-dev pkg-config libseccomp-dev busybox-static
 	clean
 }
 

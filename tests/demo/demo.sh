@@ -4,6 +4,7 @@
 # temporary directory that it does not take away again, and checks that at the end.
 #
 #   RUNTIME=io.containerd.runc.v2 tests/demo/demo.sh   the same with another runtime
+# shellcheck disable=SC2016
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 runtime=${RUNTIME:-io.containerd.ibex.v1}
@@ -15,7 +16,6 @@ export PATH=$top/bin:$PATH:$tools
 [ "$(id -u)" = 0 ] || die "containers need root: sudo make demo"
 say "taking away what an earlier demo left, if one crashed"
 (cd "$top" && go run ./tests/clean -prefix ibex-demo-)
-install_busybox
 find_containerd
 
 work=$(mktemp -d /tmp/ibex-demo-XXXXXX)

@@ -1,5 +1,6 @@
-# shellcheck shell=bash
-# lib.sh: the parts of demo.sh that are not about containers.
+# shellcheck shell=bash disable=SC2154
+# lib.sh: the parts of demo.sh that are not about containers. demo.sh sets top,
+# tools, work (the temporary directory) and ns (containerd's namespace).
 image=ibex.local/busybox:demo
 
 if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' red=$'\e[31m' plain=$'\e[0m'; else bold='' dim='' red='' plain=''; fi
@@ -32,14 +33,6 @@ expect() {
 }
 export CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS=1 # of cgroup v1 hosts, with every command
 ctr() { timeout 60 "$ctr" --address "$work/containerd.sock" --namespace "$ns" "$@"; }
-
-install_busybox() {
-	busybox=$(command -v busybox || true)
-	[ -n "$busybox" ] && ! ldd "$busybox" > /dev/null 2>&1 && return
-	say "installing busybox-static (apt)"
-	apt-get install -y -qq busybox-static > /dev/null || { apt-get update -qq && apt-get install -y -qq busybox-static > /dev/null; }
-	busybox=$(command -v busybox)
-}
 
 # find_containerd sets containerd and ctr: those on PATH from 1.7 on, else the pinned ones.
 find_containerd() {
@@ -77,7 +70,10 @@ start_containerd() {
 	local i
 	for i in $(seq 150); do
 		ctr version > /dev/null 2>&1 && break
-		kill -0 "$daemon" 2> /dev/null && [ "$i" -lt 150 ] || { tail "$work/containerd.log" >&2 && die "containerd did not start"; }
+		if ! kill -0 "$daemon" 2> /dev/null || [ "$i" = 150 ]; then
+			tail "$work/containerd.log" >&2
+			die "containerd did not start"
+		fi
 		sleep 0.1
 	done
 }
@@ -94,7 +90,7 @@ stop_containerd() {
 make_image() {
 	local d=$work/image applet
 	mkdir -p "$d"/layer/{bin,dev,etc,proc,sys,tmp}
-	cp "$busybox" "$d/layer/bin/busybox"
+	cp "$(command -v busybox)" "$d/layer/bin/busybox"
 	for applet in sh cat echo hostname ls ps sleep tail true xargs; do ln "$d/layer/bin/busybox" "$d/layer/bin/$applet"; done
 	echo root:x:0:0:root:/:/bin/sh > "$d/layer/etc/passwd"
 	tar -C "$d/layer" --owner 0 --group 0 --numeric-owner -cf "$d/layer.tar" .
@@ -129,7 +125,7 @@ left() {
 	case $1 in
 	processes)
 		for p in /proc/[0-9]*; do
-			[ "$p" != "/proc/$$" ] && [ "$p" != "/proc/$BASHPID" ] || continue
+			case $p in /proc/$$ | /proc/$BASHPID) continue ;; esac
 			if grep -qs "/$ns/" "$p/cgroup" || { tr '\0' '\n' < "$p/cmdline" | grep -q "$work"; } 2> /dev/null; then
 				echo "$p $(tr '\0' ' ' 2> /dev/null < "$p/cmdline" || true)"
 			fi

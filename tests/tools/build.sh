@@ -82,15 +82,6 @@ loudly() {
 	return 1
 }
 
-# need HEADER PACKAGE... installs Debian packages when HEADER is not there.
-need() {
-	[ -e "$1" ] && return
-	shift
-	say "installing $* (apt)"
-	apt-get install -y -qq --no-install-recommends "$@" > /dev/null ||
-		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@" > /dev/null; }
-}
-
 build() {
 	local name=$1 version dir source start
 	local module pkg cgo tags ldflags secs
@@ -101,17 +92,14 @@ build() {
 	exec 9> "$dir/.lock"
 	flock -n 9 || { say "$name $version: another run is building it, waiting" && flock 9; }
 	# What it was built from: a changed recipe or compiler builds it again.
-	local key="$(go env GOVERSION GOARCH | tr '\n' ' ') cgo=$cgo tags=$tags ldflags=$ldflags"
+	local key
+	key="$(go env GOVERSION GOARCH | tr '\n' ' ') cgo=$cgo tags=$tags ldflags=$ldflags"
 	if [ ! -x "$dir/$name" ] || [ "$(cat "$dir/.key" 2> /dev/null)" != "$key" ]; then
 		start=$SECONDS
 		say "$name $version: fetching sources"
 		# Inside this module, so that go.sum is checked.
 		source=$(cd "$here" && GOFLAGS='' go mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-		if [ "$cgo" = 1 ]; then
-			need /usr/include/seccomp.h gcc libc6-dev pkg-config libseccomp-dev
-			command -v gcc > /dev/null || need /usr/bin/gcc gcc libc6-dev
-			command -v pkg-config > /dev/null || need /usr/bin/pkg-config pkg-config
-		fi
+		[ "$cgo" = 0 ] || "$here/../apt.sh" gcc libc6-dev pkg-config libseccomp-dev
 		say "$name $version: building, about $secs s on two idle cores"
 		(
 			cd "$source"

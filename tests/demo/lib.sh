@@ -125,7 +125,7 @@ left() {
 	case $1 in
 	processes)
 		for p in /proc/[0-9]*; do
-			case $p in /proc/$$ | /proc/$BASHPID) continue ;; esac
+			case $p in "/proc/$$" | "/proc/$BASHPID") continue ;; esac
 			if grep -qs "/$ns/" "$p/cgroup" || { tr '\0' '\n' < "$p/cmdline" | grep -q "$work"; } 2> /dev/null; then
 				echo "$p $(tr '\0' ' ' 2> /dev/null < "$p/cmdline" || true)"
 			fi

@@ -54,7 +54,7 @@ type box struct {
 	exited    <-chan containerd.ExitStatus
 	shimPID   int
 	creator   cio.Creator
-	execs     atomic.Int32
+	execs     *atomic.Int32
 	deleted   bool
 	sockets   []string
 	pids      []int
@@ -66,7 +66,7 @@ var boxes atomic.Int32
 // and removed if it still exists, and then nothing may be left of it.
 func newBox(t *testing.T, s boxSpec) *box {
 	t.Helper()
-	b := &box{t: t, d: s.daemon, id: s.id, out: &buffer{}, err: &buffer{}}
+	b := &box{t: t, d: s.daemon, id: s.id, out: &buffer{}, err: &buffer{}, execs: &atomic.Int32{}}
 	if b.d == nil {
 		b.d = shared
 	}
@@ -123,6 +123,24 @@ func (b *box) streams(s boxSpec) cio.Creator {
 }
 
 func (b *box) fifos() cio.Opt { return cio.WithFIFODir(filepath.Join(b.d.Dir, "fifo")) }
+
+// in returns the box for use in a subtest.
+func (b *box) in(t *testing.T) *box {
+	c := *b
+	c.t = t
+	return &c
+}
+
+// steady fails the test unless the shim holds no more than before. Some more
+// threads are the Go runtime's. The incumbent starts programs, and Go keeps
+// their pidfds until the garbage collector runs.
+func (b *box) steady(before ktest.Footprint) {
+	b.t.Helper()
+	if incumbent() {
+		before.FDs = append(before.FDs, make([]string, 20)...)
+	}
+	before.CheckSteady(b.t, prompt, 10)
+}
 
 // tryCreate creates the task: the process waits for its start.
 func (b *box) tryCreate() error {
@@ -258,7 +276,7 @@ func (b *box) end() {
 	}
 	b.checkResidue()
 	if b.t.Failed() {
-		b.t.Logf("events of %s: %q", b.id, events.of(b.id))
+		b.t.Logf("events of %s: %s", b.id, short(fmt.Sprintf("%q", events.of(b.id))))
 	}
 }
 
@@ -300,7 +318,9 @@ type result struct {
 	out, err string
 }
 
-func (r result) String() string { return fmt.Sprintf("code %d, out %q, err %q", r.code, r.out, r.err) }
+func (r result) String() string {
+	return fmt.Sprintf("code %d, out %q, err %q", r.code, short(r.out), short(r.err))
+}
 
 // execSpec says what to run in a living container.
 type execSpec struct {
@@ -354,7 +374,7 @@ func (b *box) addExec(s execSpec) *process {
 	b.t.Helper()
 	p, err := b.tryExec(s)
 	if err != nil {
-		b.t.Fatalf("exec %q: %v", s.args, err)
+		b.t.Fatalf("exec %.80q: %v", s.args, short(err.Error()))
 	}
 	return p
 }
@@ -364,7 +384,7 @@ func (b *box) startExec(s execSpec) *process {
 	b.t.Helper()
 	p := b.addExec(s)
 	if err := p.p.Start(b.ctx); err != nil {
-		b.t.Fatalf("exec %q: start: %v", s.args, err)
+		b.t.Fatalf("exec %.80q: start: %v", s.args, short(err.Error()))
 	}
 	return p
 }
@@ -397,7 +417,7 @@ func (b *box) failExec(s execSpec) error {
 	p := b.addExec(s)
 	err := p.p.Start(b.ctx)
 	if err == nil {
-		b.t.Fatalf("exec %q started: %v", s.args, p.finish())
+		b.t.Fatalf("exec %.80q started: %v", s.args, p.finish())
 	}
 	if _, derr := p.p.Delete(b.ctx); derr != nil && !errdefs.IsNotFound(derr) {
 		b.t.Errorf("delete of an exec that did not start: %v", derr)
@@ -475,15 +495,23 @@ func (b *buffer) waitFor(t *testing.T, text string) {
 func wantError(t *testing.T, err, kind error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Errorf("no error, want one with %q", parts)
+		t.Errorf("no error, want one with %.100q", parts)
 		return
 	}
 	if kind != nil && !errors.Is(err, kind) {
-		t.Errorf("error %q is not %q", err, kind)
+		t.Errorf("error %q is not %q", short(err.Error()), kind)
 	}
 	for _, p := range parts {
 		if !strings.Contains(err.Error(), p) {
-			t.Errorf("error %q does not say %q", err, p)
+			t.Errorf("error %q does not say %q", short(err.Error()), p)
 		}
 	}
+}
+
+// short cuts a text for a message.
+func short(s string) string {
+	if len(s) > 1000 {
+		return s[:500] + " ... " + s[len(s)-400:]
+	}
+	return s
 }

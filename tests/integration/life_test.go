@@ -55,6 +55,7 @@ func TestExitCodesArriveWhole(t *testing.T) {
 	t.Parallel()
 	for _, code := range []uint32{0, 1, 125, 126, 127, 128, 255} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel()
 			if _, got := runBox(t, boxSpec{args: []string{"sh", "-c", fmt.Sprintf("exit %d", code)}}); got != code {
 				t.Errorf("got %d", got)
 			}

@@ -59,7 +59,7 @@ apt_for() {
   mkdir -p "$s"/{lists,cache/archives}/partial
   local uri; uri=$(mirror)
   echo "deb $uri $1 main" >"$s/sources.list"
-  apt-get "${apt[@]}" -qq -o Acquire::Languages=none update >"$C/apt.log" 2>&1 ||
+  apt-get "${apt[@]}" -qq -o Acquire::Languages=none -o APT::Update::Error-Mode=any update >"$C/apt.log" 2>&1 ||
     cannot "cannot read the package lists of $1: $(grep -m1 '^[EW]:' "$C/apt.log" || tail -n1 "$C/apt.log")"
   touch "$s/done"
 }
@@ -101,7 +101,7 @@ kernel() {
   [ ! -e "$dir/version" ] || return 0
   local image d; d=$(mktemp -d "$C/kernel.XXXXXX")
   apt_for "$suite"
-  image=$(apt-cache "${apt[@]}" depends "$package" 2>/dev/null | awk '/Depends: linux-image-/{print $2; exit}')
+  image=$(apt-cache "${apt[@]}" depends "$package" 2>/dev/null | awk '/Depends: linux-image-/{print $2}' | sed -n 1p) || true
   [ -n "$image" ] || { rm -rf "$d"; cannot "$suite has no package $package that depends on a kernel"; }
   say "fetching $image of $suite"
   fetch "$suite" "$d/x" "$image"
@@ -155,11 +155,12 @@ root() {
   rm -rf "$d"/var/cache/apt/* "$d"/var/lib/apt/lists/* "$d"/usr/share/{doc,man,locale,info}
   mkfs.erofs "$image.new" "$d" >/dev/null 2>&1
   rm -rf "$d"
+  rm -f "$C"/root-*.erofs # a machine that runs holds its own open
   mv "$image.new" "$image"
 }
 
 root_packages=systemd,systemd-sysv,dbus,libpam-systemd,iproute2,iptables,nftables,procps,kmod,uidmap,util-linux
-root_packages+=,e2fsprogs,ca-certificates,strace,erofs-utils,psmisc
+root_packages+=,e2fsprogs,ca-certificates,strace,erofs-utils,psmisc,busybox-static
 
 tools
 qemu

@@ -20,7 +20,7 @@ die() { say "$*"; exit 2; }
 
 # rows FILE prints a table without comments.
 rows() { sed 's/#.*//; /^[[:space:]]*$/d' "$1"; }
-list_of() { local f=$here/lists/${LIST:-$1}.txt; [ -r "$f" ] || die "there is no list $f"; rows "$f"; }
+list_of() { local f=$here/lists/${LIST:-$1}.txt; [ -r "$f" ] || die "there is no list $f"; rows "$f" | { [ -n "$QUICK" ] && grep -vw full || cat; }; }
 
 # The machines to run, as lines of the matrix.
 machines=()
@@ -31,12 +31,25 @@ while read -r name when rest; do
 done < <(rows "$here/matrix.txt")
 [ ${#machines[@]} -gt 0 ] || [ "$RUN" = runner ] || die "matrix.txt has no machine ${RUN:-marked quick}; it has: $(rows "$here/matrix.txt" | awk '{printf "%s ", $1}')"
 
+# lab prepares what a machine needs, or says why that cannot be had.
+declare -A kernels
+lab() {
+  local rc=0
+  kernels[$1]=$("$here/lab.sh" "$2" "$3") || rc=$?
+  [ $rc != 3 ] || { say "SKIP $1: its packages cannot be had here, see above"; skipped+=("$1"); return 1; }
+  [ $rc = 0 ] || die "lab.sh ends with status $rc"
+}
+
 # build makes the test binaries and all programs. One that does not build is a failure, but the others run.
 stage=$C/stage failures=() skipped=()
 build() {
   local package packages dir
   rm -rf "$stage"; mkdir -p "$stage"/{bin,tools}
-  packages=$(for m in "${machines[@]}"; do set -- $m; list_of "$5"; done | awk '{print $1}' | sort -u)
+  packages=$(for m in "${machines[@]}"; do set -- $m; list_of "$5"; done | sort -u)
+  if grep -qw tools <<<"$packages"; then
+    "$top/tests/tools/build.sh" containerd ctr containerd-shim-runc-v2 runc >&2 || failures+=("tests/tools/build.sh")
+  fi
+  packages=$(awk '{print $1}' <<<"$packages" | sort -u)
   export CGO_ENABLED=0 GOOS=linux GOARCH=amd64
   for package in $packages; do
     (cd "$top" && go test -c -ldflags='-s -w' -o "$stage/bin/${package//\//_}.test" "./$package") || true
@@ -53,16 +66,10 @@ build() {
 
 # machine runs one line of the matrix.
 machine() {
-  local name=$1 suite=$2 package=$3 init=$4 list=$5; shift 5
-  local kernel rc=0 limit=60 slow=20 p seconds opts=()
-  kernel=$("$here/lab.sh" "$suite" "$package") || rc=$?
-  if [ $rc = 3 ]; then
-    say "SKIP $name: its packages cannot be had here, see above"; skipped+=("$name"); return
-  fi
-  [ $rc = 0 ] || die "lab.sh ends with status $rc"
+  local name=$1 init=$4 list=$5 kernel=${kernels[$1]} rc=0 limit=60 slow=20 p seconds opts=(); shift 5
   [ "$("$here/accel.sh" "$kernel")" != kvm ] || slow=2
   mkdir -p "$stage/plan"; : >"$stage/plan/$name"
-  while read -r p seconds; do
+  while read -r p seconds _; do
     [ -e "$stage/bin/${p//\//_}.test" ] || continue
     echo "$p $seconds" >>"$stage/plan/$name"; limit=$((limit + seconds))
   done < <(list_of "$list")
@@ -70,28 +77,37 @@ machine() {
   rm -rf "$results/$name.log" "$results/$name"
   say "$name: linux $(cat "$kernel/version"), $init${*:+, $*}"
   (cd "$top" && "$here/vm.sh" -v -k "$kernel" -a "$*" -t "$limit" "${opts[@]}" -i "$top" -i "$stage" -l "$results/$name" \
-    -e "SRC=$top" -e "BIN=$stage/bin" -e "IBEX_TEST_BIN=$stage/bin" -e "IBEX_TEST_SLOW=$slow" -e "IBEX_TEST_VM=$name" \
+    -e "SRC=$top" -e "BIN=$stage/bin" -e "IBEX_TEST_BIN=$stage/bin" \
+    -e "IBEX_TOOLS=$stage/tools" -e "IBEX_TEST_SHIM=$stage/bin/containerd-shim-ibex-v1" -e "IBEX_TEST_SLOW=$slow" -e "IBEX_TEST_VM=$name" \
     -e "PATH=$stage/bin:$stage/tools:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
-    -- bash /run/vm/tests "$stage/plan/$name") | tee "$results/$name.log" || rc=$?
+    -- bash /run/vm/tests "$stage/plan/$name") | tee "$results/$name.log" |
+    { grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)' || true; } || rc=$?
   [ $rc = 0 ] || failures+=("$name (status $rc)")
 }
 
-# runner runs the tests of vm.sh with the matrix's first kernel.
+# runner runs the tests of vm.sh with a kernel that is there.
 runner() {
-  local name when suite package rest kernel rc=0
-  read -r name when suite package rest < <(rows "$here/matrix.txt")
-  kernel=$("$here/lab.sh" "$suite" "$package") || rc=$?
-  [ $rc != 3 ] || { skipped+=(runner); return; }
-  [ $rc = 0 ] || die "lab.sh ends with status $rc"
   say "the runner's own tests"
-  (cd "$top" && CGO_ENABLED=0 IBEX_VM_KERNEL=$kernel go test -count=1 ${QUICK:+-short} ./tests/vm) || failures+=(runner)
+  (cd "$top" && CGO_ENABLED=0 IBEX_VM_KERNEL=$1 go test -count=1 ${QUICK:+-short} ./tests/vm) || failures+=(runner)
 }
 
 mkdir -p "$results"
+exec 9>"$C/run.lock"
+flock -n 9 || { say "another run goes on; waiting for it"; flock 9; }
 rm -f "$results"/*.log
-if [ -z "$RUN" ] || [ "$RUN" = runner ]; then runner; fi
-build
-for m in "${machines[@]}"; do machine $m; done
+if [ "$RUN" = runner ]; then # no machine of the matrix, but its first kernel
+  read -r name _ suite package _ < <(rows "$here/matrix.txt")
+  if lab runner "$suite" "$package"; then runner "${kernels[runner]}"; fi
+else
+  there=()
+  for m in "${machines[@]}"; do if lab $m; then there+=("$m"); fi; done
+  machines=("${there[@]}")
+  if [ ${#machines[@]} -gt 0 ]; then
+    [ -n "$RUN" ] || runner "${kernels[${machines[0]%% *}]}"
+    build
+    for m in "${machines[@]}"; do machine $m; done
+  fi
+fi
 
 # The comparison. Only a whole run decides: in a part of the matrix a skip may be right.
 logs=("$results"/*.log)
@@ -103,7 +119,7 @@ if [ -z "$RUN$QUICK$LIST" ] && [ ${#skipped[@]} = 0 ]; then
     say "the same packages on this host"
     packages=$(cut -d' ' -f1 "$stage"/plan/* | sort -u | sed 's|^|./|')
     # A failure here is the business of `make test`.
-    (cd "$top" && CGO_ENABLED=0 go test -json $packages) >"$host" || say "the host's run of these tests ends with status $?"
+    (cd "$top" && CGO_ENABLED=0 go test -json -p 1 -timeout 20m $packages) >"$host" || say "the host's run of these tests ends with status $?"
   fi
 fi
 if [ -e "${logs[0]}" ]; then
@@ -111,9 +127,8 @@ if [ -e "${logs[0]}" ]; then
     failures+=("the comparison of skips")
 fi
 
-for s in "${skipped[@]}"; do say "skipped: $s"; done
 if [ ${#skipped[@]} -gt 0 ] && [ -n "${IBEX_VM_REQUIRED-}" ]; then failures+=("machines that cannot be had"); fi
 if [ ${#failures[@]} -gt 0 ]; then
   say "FAILED: $(printf '%s; ' "${failures[@]}")"; exit 1
 fi
-say "ok"
+say "ok${skipped:+, but these were skipped: ${skipped[*]}}"

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -220,6 +221,7 @@ func (b *box) wait() uint32 {
 // delete deletes the stopped task and returns its exit code.
 func (b *box) delete() uint32 {
 	b.t.Helper()
+	b.drain(b.task.IO())
 	ctx, cancel := context.WithTimeout(b.ctx, prompt)
 	defer cancel()
 	st, err := b.task.Delete(ctx)
@@ -228,6 +230,32 @@ func (b *box) delete() uint32 {
 	}
 	b.deleted = true
 	return st.ExitCode()
+}
+
+// drain waits for the end of the output. The client's Delete closes its FIFOs
+// first and so may lose what is still in them.
+func (b *box) drain(io cio.IO) {
+	b.t.Helper()
+	if io == nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() { io.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(prompt):
+		b.t.Errorf("the output does not end; have %q", short(b.out.String()))
+	}
+}
+
+// wantEvents fails the test unless the events of the deleted task came in this
+// order. The incumbent may end before its last event is out.
+func (b *box) wantEvents(texts ...string) {
+	b.t.Helper()
+	if incumbent() {
+		texts = slices.DeleteFunc(texts, func(s string) bool { return s == "delete" })
+	}
+	wantOrder(b.t, events.wait(b.t, b.id, texts[len(texts)-1]), texts...)
 }
 
 // stop ends the container with SIGKILL and deletes the task.
@@ -449,6 +477,7 @@ func (p *process) wait() uint32 {
 func (p *process) finish() result {
 	p.b.t.Helper()
 	code := p.wait()
+	p.b.drain(p.p.IO())
 	ctx, cancel := context.WithTimeout(p.b.ctx, prompt)
 	defer cancel()
 	st, err := p.p.Delete(ctx)

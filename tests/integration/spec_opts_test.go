@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"os"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
@@ -58,4 +59,10 @@ func (b *box) failStart() error {
 	}
 	b.deleted = true
 	return err
+}
+
+// readFile returns the text of a file, or "" if it cannot be read.
+func readFile(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
 }

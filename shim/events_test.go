@@ -1,0 +1,140 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	apievents "github.com/containerd/containerd/api/events"
+	eventsapi "github.com/containerd/containerd/api/services/ttrpc/events/v1"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// daemon is containerd's event service.
+type daemon struct {
+	path   string
+	mu     sync.Mutex
+	topics []string
+	refuse string // this topic gets an error
+	srv    *ttrpc.Server
+}
+
+func (d *daemon) Forward(_ context.Context, r *eventsapi.ForwardRequest) (*emptypb.Empty, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.Envelope.Namespace != "ns" {
+		return nil, fmt.Errorf("namespace %q", r.Envelope.Namespace)
+	}
+	d.topics = append(d.topics, r.Envelope.Topic)
+	if r.Envelope.Topic == d.refuse {
+		return nil, status.Error(codes.InvalidArgument, "refused")
+	}
+	return &emptypb.Empty{}, nil
+}
+
+func (d *daemon) start(t *testing.T) {
+	t.Helper()
+	srv, err := ttrpc.NewServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventsapi.RegisterTTRPCEventsService(srv, d)
+	l, err := net.Listen("unix", d.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.srv = srv
+	go srv.Serve(context.Background(), l)
+	t.Cleanup(func() { srv.Close() })
+}
+
+func (d *daemon) seen() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.topics...)
+}
+
+func testPublisher(t *testing.T) (*publisher, *daemon) {
+	d := &daemon{path: filepath.Join(t.TempDir(), "ttrpc")}
+	p := newPublisher("ns", "unix://"+d.path)
+	p.backoff = func(int) time.Duration { return time.Millisecond }
+	return p, d
+}
+
+func flushed(t *testing.T, p *publisher) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	p.flush(ctx)
+	if ctx.Err() != nil {
+		t.Fatal("events were not delivered")
+	}
+}
+
+func TestEventsArriveInOrderThroughARestartOfContainerd(t *testing.T) {
+	p, d := testPublisher(t)
+	p.publish(&apievents.TaskCreate{}) // nobody listens yet
+	d.start(t)
+	p.publish(&apievents.TaskStart{})
+	flushed(t, p)
+	d.srv.Close()
+	p.publish(&apievents.TaskOOM{})
+	p.publish(&apievents.TaskExit{})
+	d.start(t)
+	p.publish(&apievents.TaskDelete{})
+	flushed(t, p)
+	want := "[/tasks/create /tasks/start /tasks/oom /tasks/exit /tasks/delete]"
+	if got := fmt.Sprint(d.seen()); got != want {
+		t.Errorf("events = %s; want %s", got, want)
+	}
+}
+
+func TestARefusedEventDoesNotBlockTheNext(t *testing.T) {
+	p, d := testPublisher(t)
+	d.refuse = "/tasks/oom"
+	d.start(t)
+	p.publish(&apievents.TaskOOM{})
+	p.publish(&apievents.TaskExit{})
+	flushed(t, p)
+	got := d.seen()
+	if len(got) != maxRefusals+1 || got[len(got)-1] != "/tasks/exit" {
+		t.Errorf("events = %v; want %d tries and the exit", got, maxRefusals)
+	}
+}
+
+func TestAFullQueueKeepsExits(t *testing.T) {
+	p, d := testPublisher(t)
+	for range 10 {
+		p.publish(&apievents.TaskExit{})
+		for range maxQueued / 5 {
+			p.publish(&apievents.TaskExecAdded{})
+		}
+	}
+	d.start(t)
+	flushed(t, p)
+	exits, plain := 0, 0
+	for _, topic := range d.seen() {
+		if topic == exitTopic {
+			exits++
+		} else {
+			plain++
+		}
+	}
+	if exits != 10 || plain > maxQueued {
+		t.Errorf("%d exits and %d others arrived; want 10 and at most %d", exits, plain, maxQueued)
+	}
+}
+
+func TestAClosedPublisherLetsGo(t *testing.T) {
+	p, _ := testPublisher(t)
+	p.publish(&apievents.TaskExit{})
+	p.close()
+	flushed(t, p)
+}

@@ -1,0 +1,236 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/container"
+)
+
+const (
+	// flushTimeout is for the last events after a Shutdown.
+	flushTimeout = 5 * time.Second
+	// goodbyeTimeout is how long clients may take to hang up by themselves.
+	goodbyeTimeout = 200 * time.Millisecond
+)
+
+// serve is the shim itself: it answers on its socket until it is shut down.
+func serve(f flags) error {
+	tune()
+	if err := openLog("log", f.debug); err != nil {
+		return err
+	}
+	if err := setUp(); err != nil {
+		log.L.WithError(err).Error("set up")
+		return err
+	}
+	l, err := listener(f)
+	if err != nil {
+		log.L.WithError(err).Error("listen")
+		return err
+	}
+	// The bundle belongs to the first container, the shim to all of the pod.
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
+	address := os.Getenv(envTTRPC)
+	if address == "" {
+		address = f.address + ".ttrpc"
+	}
+	svc := newService(f.namespace, newPublisher(f.namespace, address))
+	watchSignals(svc)
+	if f.debugSocket != "" {
+		if err := serveDebug(f.debugSocket); err != nil {
+			return err
+		}
+	}
+	if err := svc.serve(l); err != nil {
+		log.L.WithError(err).Error("serve")
+		return err
+	}
+	return nil
+}
+
+// setUp prepares the process for being the parent of containers.
+func setUp() error {
+	unix.Umask(0o022)
+	if os.Getenv(envSchedCore) != "" {
+		// A core-scheduling cookie of our own, which all containers inherit
+		// (Documentation/admin-guide/hw-vuln/core-scheduling.rst).
+		if err := unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_CREATE, 0, unix.PR_SCHED_CORE_SCOPE_PROCESS_GROUP, 0); err != nil {
+			return os.NewSyscallError("prctl(PR_SCHED_CORE)", err)
+		}
+	}
+	if err := container.ReapOrphans(); err != nil {
+		return fmt.Errorf("become the reaper of orphans: %w", err)
+	}
+	return nil
+}
+
+func listener(f flags) (*net.UnixListener, error) {
+	if f.socket == "" {
+		return inheritListener(os.NewFile(listenerFD, "descriptor 3"))
+	}
+	s, err := claimSocket(f.socket)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, fmt.Errorf("socket %s: in use", f.socket)
+	}
+	return inheritListener(s.file)
+}
+
+// serve answers until Shutdown or a signal.
+func (s *service) serve(l *net.UnixListener) error {
+	conns := &connections{idle: make(chan struct{}, 1)}
+	srv, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(conns))
+	if err != nil {
+		return err
+	}
+	register(srv, s)
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(context.Background(), l) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-s.stop:
+	}
+	path := l.Addr().String()
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		log.L.WithError(err).Warn("remove socket")
+	}
+	l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	s.events.flush(ctx)
+	s.events.close()
+	// containerd hangs up when it has read the answer to its Shutdown.
+	conns.wait(goodbyeTimeout)
+	return srv.Close()
+}
+
+// connections checks who connects and counts those who are connected.
+type connections struct {
+	mu   sync.Mutex
+	n    int           // guarded by mu
+	idle chan struct{} // has an element after the count fell to zero
+}
+
+// Handshake implements ttrpc.Handshaker.
+func (c *connections) Handshake(ctx context.Context, conn net.Conn) (net.Conn, any, error) {
+	_, cred, err := ttrpc.UnixCredentialsFunc(checkPeer).Handshake(ctx, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.mu.Lock()
+	c.n++
+	c.mu.Unlock()
+	return &countedConn{Conn: conn, c: c}, cred, nil
+}
+
+func (c *connections) wait(timeout time.Duration) {
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	for {
+		c.mu.Lock()
+		n := c.n
+		c.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-c.idle:
+		case <-t.C:
+			return
+		}
+	}
+}
+
+type countedConn struct {
+	net.Conn
+	c    *connections
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() {
+		c.c.mu.Lock()
+		defer c.c.mu.Unlock()
+		if c.c.n--; c.c.n == 0 {
+			select {
+			case c.c.idle <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return c.Conn.Close()
+}
+
+// watchSignals ends the shim on SIGTERM and SIGINT, containers or not: who asks
+// for that cleans up after it. SIGPIPE is caught so that it kills nobody, and
+// not ignored, which containers would inherit.
+func watchSignals(s *service) {
+	ch := make(chan os.Signal, 8)
+	signal.Notify(ch, unix.SIGTERM, unix.SIGINT, unix.SIGPIPE, unix.SIGUSR1)
+	go func() {
+		for sig := range ch {
+			switch sig {
+			case unix.SIGUSR1:
+				log.L.Infof("=== BEGIN goroutine stack dump ===\n%s\n=== END goroutine stack dump ===", stacks())
+			case unix.SIGTERM, unix.SIGINT:
+				log.L.WithField("signal", sig).Info("ending on signal")
+				s.mu.Lock()
+				s.stopLocked()
+				s.mu.Unlock()
+			}
+		}
+	}()
+}
+
+// stacks is a dump of all goroutines.
+func stacks() []byte {
+	for size := 64 << 10; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size {
+			return buf[:n]
+		}
+	}
+}
+
+// serveDebug sends a stack dump to whoever connects.
+func serveDebug(path string) error {
+	s, err := claimSocket(path)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return fmt.Errorf("socket %s: in use", path)
+	}
+	l, err := inheritListener(s.file)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Write(stacks()) //nolint:errcheck // the reader went away
+			c.Close()
+		}
+	}()
+	return nil
+}

@@ -14,6 +14,7 @@ type ID struct {
 	FSType    int64  // statfs f_type
 	Mode      uint32 // st_mode: type and permission bits
 	Rdev      uint64 // for device nodes
+	UID, GID  uint32 // the owner
 }
 
 // SameObject reports whether a and b are one inode.
@@ -46,6 +47,8 @@ func fstatx(raw int, st *unix.Statx_t) (ID, unix.Errno) {
 		MntUnique: st.Mask&unix.STATX_MNT_ID_UNIQUE != 0,
 		Mode:      uint32(st.Mode),
 		Rdev:      unix.Mkdev(st.Rdev_major, st.Rdev_minor),
+		UID:       st.Uid,
+		GID:       st.Gid,
 	}, 0
 }
 

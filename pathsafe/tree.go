@@ -62,6 +62,9 @@ func (d *Dir) MkdirAll(r Rel, perm uint32) (sub *Dir, createdFrom int, err error
 	if err := d.mayMake(r.String()); err != nil {
 		return nil, -1, err
 	}
+	if errno := valid(r.c); errno != 0 {
+		return nil, -1, d.fail("mkdirat", "", errno)
+	}
 	if d.policy == PolicyKernfs { // state directories are checked one by one
 		raw, ok := d.fd.Acquire()
 		if !ok {
@@ -88,9 +91,6 @@ func (d *Dir) MkdirAll(r Rel, perm uint32) (sub *Dir, createdFrom int, err error
 			return nil, createdFrom, err
 		}
 		cur = next
-	}
-	if cur == d {
-		return nil, -1, d.fail("mkdirat", "", unix.EINVAL)
 	}
 	return cur, createdFrom, nil
 }

@@ -1,0 +1,458 @@
+package pathsafe
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A01: a component that is now a directory and now a link to the host.
+func TestSubWithALinkSwappedIn(t *testing.T) {
+	host := decoy(t)
+	s, dir := stateDir(t, "dir a", "link b "+host)
+	real, bad := inode(t, filepath.Join(dir, "a")), inode(t, host)
+	fd := dirfd(t, dir)
+	storm(t, func(int) { exchange(fd, "a", "b") })
+	var ok, refused, escaped int
+	n := budget(func(int) {
+		var st unix.Stat_t
+		if unix.Stat(filepath.Join(dir, "a"), &st) == nil && st.Ino == bad {
+			escaped++ // the control: by path
+		}
+		d, err := s.Sub(MustRel("a"))
+		switch {
+		case err == nil:
+			ok++
+			if d.ID().Ino != real {
+				t.Fatalf("opened inode %d, the real one is %d", d.ID().Ino, real)
+			}
+			_ = d.Close()
+		case errors.Is(err, ErrEscape):
+			refused++
+		default:
+			t.Fatal(err)
+		}
+	})
+	t.Logf("%d tries: %d opened, %d refused; by path %d escaped", n, ok, refused, escaped)
+	if ok == 0 || refused == 0 || escaped == 0 {
+		t.Error("the race was not run")
+	}
+}
+
+// A02: the same in the middle of a path that is written to.
+func TestWriteWithALinkSwappedIn(t *testing.T) {
+	host := decoy(t) // has x/f
+	s, dir := stateDir(t, "file a/x/f 0", "link b "+host)
+	fd := dirfd(t, dir)
+	storm(t, func(int) { exchange(fd, "a", "b") })
+	wrote := 0
+	budget(func(int) {
+		d, err := s.Sub(MustRel("a/x"))
+		if err != nil {
+			wantErr(t, err, ErrEscape)
+			return
+		}
+		defer d.Close()
+		must(t, d.Write(MustName("f"), []byte("1")))
+		wrote++
+	})
+	if wrote == 0 {
+		t.Error("the race was not run")
+	}
+}
+
+// A03, CVE-2021-30465: a component in a shared volume that is now a directory
+// and now a link upwards.
+func TestResolveStaysInTheRoot(t *testing.T) {
+	host := decoy(t, "dir b/c")
+	r, dir := root(t, "dir a/b/c", "link evil ../../../../.."+host, "link evil2 ../../..", "dir vol/v")
+	inside := map[uint64]bool{}
+	must(t, filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		inside[inode(t, p+"/.")] = true
+		return err
+	}))
+	bad := inode(t, filepath.Join(host, "b/c"))
+	fd := dirfd(t, dir)
+	storm(t, func(i int) { exchange(fd, "a", []string{"evil", "evil2"}[i%2]) })
+	var ok, no, escaped int
+	budget(func(int) {
+		var st unix.Stat_t
+		if unix.Stat(filepath.Join(dir, "a/b/c"), &st) == nil && st.Ino == bad {
+			escaped++
+		}
+		for _, path := range []string{"a/b/c", "a/../a/b"} {
+			target, err := r.Resolve(inRoot(t, path), KindDir)
+			if err != nil {
+				if !errors.Is(err, unix.ENOENT) && !errors.Is(err, ErrRaced) {
+					t.Fatal(err)
+				}
+				no++
+				continue
+			}
+			ok++
+			if id := target.ID(); id.Dev != r.ID().Dev || !id.SameMount(r.ID()) || !inside[id.Ino] {
+				t.Fatalf("%s is outside: %+v", path, id)
+			}
+			_ = target.Close()
+		}
+	})
+	t.Logf("%d inside, %d refused; by path %d escaped", ok, no, escaped)
+	if ok == 0 || no == 0 {
+		t.Error("the race was not run")
+	}
+}
+
+// CVE-2024-45310: nothing is made outside while parents are swapped.
+func TestMkTargetMakesNothingOutside(t *testing.T) {
+	host := decoy(t) // sub is what a string join would make things in
+	r, dir := root(t, "dir vol/sub", "link vol/evil ../../../../../.."+host+"/sub", "link evil2 /")
+	fd := dirfd(t, filepath.Join(dir, "vol"))
+	storm(t, func(int) { exchange(fd, "sub", "evil") })
+	made := 0
+	budget(func(i int) {
+		kind := []Kind{KindDir, KindReg}[i%2]
+		target, err := r.MkTarget(inRoot(t, "vol/sub/new"+string(rune('a'+i%8))+"/deep/x"), kind, 0o755)
+		if err != nil {
+			if !errors.Is(err, ErrRaced) && !errors.Is(err, ErrEscape) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, ErrType) {
+				t.Fatal(err)
+			}
+			return
+		}
+		made++
+		if !target.ID().SameMount(r.ID()) {
+			t.Fatal("outside")
+		}
+		_ = target.Close()
+		if i%64 == 0 {
+			_ = os.RemoveAll(filepath.Join(dir, "vol/sub/newa"))
+		}
+	})
+	if made == 0 {
+		t.Error("the race was not run")
+	}
+}
+
+// A27: renames anywhere make a lookup through ".." fail. It ends in time.
+func TestARenameStormDoesNotHoldUpALookup(t *testing.T) {
+	r, dir := root(t, "dir a", "dir s/x")
+	fd := dirfd(t, filepath.Join(dir, "s"))
+	storm(t, func(int) {
+		_ = unix.Renameat(fd, "x", fd, "y")
+		_ = unix.Renameat(fd, "y", fd, "x")
+	})
+	path := inRoot(t, strings.Repeat("a/../", 100)+"a")
+	raced := 0
+	n := budget(func(int) {
+		target, err := r.Resolve(path, KindDir)
+		if errors.Is(err, ErrRaced) {
+			wantErr(t, err, unix.EAGAIN)
+			raced++
+			return
+		}
+		must(t, err)
+		_ = target.Close()
+	})
+	t.Logf("%d of %d raced", raced, n)
+}
+
+// A28, a directory that is replaced between its making and its opening.
+func TestMkdirReplacedByALink(t *testing.T) {
+	host := decoy(t)
+	s, dir := stateDir(t)
+	gate(t, func(_ int, nr int) verdict {
+		if nr == unix.SYS_OPENAT2 && unix.Rmdir(filepath.Join(dir, "d")) == nil {
+			_ = unix.Symlink(host, filepath.Join(dir, "d"))
+		}
+		return pass
+	}, unix.SYS_OPENAT2)
+	_, created, err := s.Mkdir(MustName("d"), 0o700)
+	wantErr(t, err, ErrEscape)
+	if !created {
+		t.Error("does not say that it made something")
+	}
+}
+
+// A28, by another directory: that one is opened, and it is inside the tree.
+func TestMkdirReplacedByADirectory(t *testing.T) {
+	s, dir := stateDir(t, "dir other")
+	want := inode(t, filepath.Join(dir, "other"))
+	gate(t, func(_ int, nr int) verdict {
+		_ = unix.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "d"))
+		return pass
+	}, unix.SYS_OPENAT2)
+	d, created, err := s.Mkdir(MustName("d"), 0o700)
+	must(t, err)
+	defer d.Close()
+	if !created || d.ID().Ino != want {
+		t.Errorf("created=%v, inode %d, want %d", created, d.ID().Ino, want)
+	}
+}
+
+// A28, in a root: the new directory of a target is replaced by a link.
+func TestMkTargetReplacedByALink(t *testing.T) {
+	host := decoy(t)
+	r, dir := root(t)
+	gate(t, func(int, int) verdict {
+		if unix.Rmdir(filepath.Join(dir, "d")) == nil {
+			_ = unix.Symlink(host, filepath.Join(dir, "d"))
+		}
+		return pass
+	}, unix.SYS_OPENAT2)
+	_, err := r.MkTarget(inRoot(t, "d/e/f"), KindDir, 0o755)
+	wantErr(t, err, ErrEscape)
+}
+
+// D7 for what is made: a parent that is moved out of the root meanwhile is
+// noticed.
+func TestMkTargetInADirectoryThatIsMovedOut(t *testing.T) {
+	outside := tempDir(t)
+	r, dir := root(t, "dir vol")
+	var once sync.Once
+	gate(t, func(_ int, nr int) verdict {
+		if nr == unix.SYS_MKDIRAT {
+			once.Do(func() { _ = unix.Rename(filepath.Join(dir, "vol"), filepath.Join(outside, "vol")) })
+		}
+		return pass
+	}, unix.SYS_MKDIRAT)
+	_, err := r.MkTarget(inRoot(t, "vol/new"), KindDir, 0o755)
+	wantErr(t, err, ErrRaced)
+}
+
+// A29.
+func TestMkdirOfWhatIsThere(t *testing.T) {
+	host := decoy(t)
+	s, _ := stateDir(t, "dir d", "file f x", "link l "+host)
+	d, created, err := s.Mkdir(MustName("d"), 0o700)
+	must(t, err)
+	must(t, d.Close())
+	if created {
+		t.Error("an existing directory was created")
+	}
+	_, created, err = s.Mkdir(MustName("f"), 0o700)
+	wantErr(t, err, ErrType)
+	if created {
+		t.Error("a file was created")
+	}
+	_, created, err = s.Mkdir(MustName("l"), 0o700)
+	wantErr(t, err, ErrEscape)
+	if created {
+		t.Error("a link was created")
+	}
+}
+
+// A30.
+func TestMkdirAllWhileParentsAreRemoved(t *testing.T) {
+	h, at := hierarchy(t, "pids")
+	g, n := group(t, h)
+	base := filepath.Join(at, n.String())
+	storm(t, func(int) {
+		_ = unix.Rmdir(base + "/a/b/c")
+		_ = unix.Rmdir(base + "/a/b")
+		_ = unix.Rmdir(base + "/a")
+	})
+	ok := 0
+	end := time.Now().Add(time.Second)
+	for i := 0; i < 1000 && time.Now().Before(end); i++ {
+		d, _, err := g.MkdirAll(MustRel("a/b/c"), 0o755)
+		if err == nil {
+			ok++
+			_ = d.Close()
+		} else if !errors.Is(err, unix.ENOENT) { // ErrGone is one, too
+			t.Fatal(err)
+		}
+	}
+	if ok == 0 {
+		t.Log("no try won the race")
+	}
+}
+
+// A31.
+func TestTwoMakeTheSameParents(t *testing.T) {
+	h, _ := hierarchy(t, "pids")
+	g, _ := group(t, h)
+	rounds := 0
+	budget(func(i int) {
+		if i >= 1000 {
+			return
+		}
+		rounds++
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for k := range errs {
+			wg.Go(func() {
+				d, _, err := g.MkdirAll(MustRel("p/q"), 0o755)
+				if err == nil {
+					_ = d.Close()
+				}
+				errs[k] = err
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		must(t, g.RemoveCgroupTree(t.Context(), MustName("p")))
+	})
+	t.Logf("%d rounds", rounds)
+}
+
+// A41.
+func TestAStateDirectoryThatOthersMayChangeIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(string) error{
+		"group writable": func(d string) error { return os.Chmod(d, 0o770) },
+		"world writable": func(d string) error { return os.Chmod(d, 0o1707) },
+		"owner":          func(d string) error { return os.Chown(d, 1000, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := stateDir(t, "dir d", "file f x")
+			sub, err := s.Sub(MustRel("d"))
+			must(t, err)
+			defer sub.Close()
+			must(t, spoil(dir))
+			buf := make([]byte, 8)
+			wantErr(t, second(s.Sub(MustRel("d"))), ErrType)
+			wantErr(t, second(s.Create(MustName("new"), 0o600)), ErrType)
+			wantErr(t, s.WriteFileAtomic(MustName("f"), buf, 0o600), ErrType)
+			wantErr(t, third(s.Mkdir(MustName("new"), 0o700)), ErrType)
+			wantErr(t, third(s.MkdirAll(MustRel("d/e"), 0o700)), ErrType)
+			wantErr(t, second(s.Read(MustName("f"), buf)), ErrType)
+			wantErr(t, s.Write(MustName("f"), buf), ErrType)
+			wantErr(t, s.Unlink(MustName("f")), ErrType)
+			wantErr(t, second(s.List(10)), ErrType)
+			wantErr(t, second(OpenState(dir)), ErrType)
+			if e, _ := os.ReadDir(dir); len(e) != 2 {
+				t.Errorf("entries: %v", e)
+			}
+			must(t, os.Chown(dir, 0, 0))
+			must(t, os.Chmod(dir, 0o700))
+			must(t, spoil(filepath.Join(dir, "d")))
+			wantErr(t, second(s.Sub(MustRel("d"))), ErrType)
+			wantErr(t, third(s.Mkdir(MustName("d"), 0o700)), ErrType)
+		})
+	}
+}
+
+// A42.
+func TestStateFilesReplaceLinksAndDoNotFollowThem(t *testing.T) {
+	host := decoy(t)
+	s, dir := stateDir(t, "link soft "+host+"/secret", "file own x")
+	must(t, os.Link(host+"/x/f", filepath.Join(dir, "hard")))
+	for _, n := range []string{"soft", "hard", "own"} {
+		_, err := s.Create(MustName(n), 0o600)
+		wantErr(t, err, unix.EEXIST)
+		must(t, s.WriteFileAtomic(MustName(n), []byte("new"), 0o640))
+		var st unix.Stat_t
+		must(t, unix.Lstat(filepath.Join(dir, n), &st))
+		if st.Mode != unix.S_IFREG|0o640 || st.Nlink != 1 {
+			t.Errorf("%s: mode %o, %d links", n, st.Mode, st.Nlink)
+		}
+		if got, err := s.ReadFile(MustName(n), 100); err != nil || string(got) != "new" {
+			t.Errorf("%s: %q, %v", n, got, err)
+		}
+	}
+	must(t, os.Remove(filepath.Join(dir, "hard"))) // the decoy's link count
+	if e, _ := os.ReadDir(dir); len(e) != 2 {
+		t.Errorf("left behind: %v", e)
+	}
+	old := unix.Umask(0o077)
+	f, err := s.Create(MustName("new"), 0o644)
+	unix.Umask(old)
+	must(t, err)
+	must(t, second(f.Write([]byte("12"))))
+	must(t, f.Close())
+	fi, err := os.Stat(filepath.Join(dir, "new"))
+	if err != nil || fi.Mode().Perm() != 0o644 || fi.Size() != 2 {
+		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+// A reader of a file that is replaced over and over sees whole contents only.
+func TestWriteFileAtomicIsAtomic(t *testing.T) {
+	s, _ := stateDir(t)
+	old, new := []byte(strings.Repeat("a", 5000)), []byte(strings.Repeat("b", 7000))
+	must(t, s.WriteFileAtomic(MustName("f"), old, 0o600))
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; !stop.Load(); i++ {
+			if err := s.WriteFileAtomic(MustName("f"), [][]byte{old, new}[i%2], 0o600); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 500 {
+		got, err := s.ReadFile(MustName("f"), 1<<20)
+		if err != nil || string(got) != string(old) && string(got) != string(new) {
+			t.Errorf("%d bytes, %v", len(got), err)
+			break
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+// A47: no call reads or writes through a number that was closed and reused.
+func TestCloseDuringUse(t *testing.T) {
+	_, dir := stateDir(t, "file good/f good", "file evil/f evil")
+	var stop atomic.Bool
+	var evil sync.WaitGroup
+	evil.Go(func() { // takes every number that becomes free
+		for !stop.Load() {
+			if n, err := unix.Open(filepath.Join(dir, "evil"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+				_ = unix.Close(n)
+			}
+		}
+	})
+	budget(func(i int) {
+		if i >= 1500 {
+			return
+		}
+		d, err := OpenState(filepath.Join(dir, "good"))
+		must(t, err)
+		f, err := d.OpenRead(MustName("f"))
+		must(t, err)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				buf := make([]byte, 8)
+				for {
+					n, err := d.Read(MustName("f"), buf)
+					if err == nil && string(buf[:n]) != "good" {
+						t.Errorf("read %q through another descriptor", buf[:n])
+						return
+					}
+					if err == nil {
+						n, err = f.ReadAt0(buf)
+						if err == nil && string(buf[:n]) != "good" {
+							t.Errorf("read %q through another descriptor", buf[:n])
+							return
+						}
+					}
+					if err != nil {
+						if !errors.Is(err, ErrClosed) {
+							t.Errorf("after Close: %v", err)
+						}
+						return
+					}
+				}
+			})
+		}
+		for range 2 {
+			wg.Go(func() { _ = d.Close(); _ = f.Close() })
+		}
+		wg.Wait()
+		if d.FD() != -1 || f.FD() != -1 {
+			t.Fatal("a closed Dir has a descriptor")
+		}
+	})
+	stop.Store(true)
+	evil.Wait()
+}

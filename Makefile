@@ -13,6 +13,8 @@ COUNT   ?= 10
 KERNEL  ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# sudo forgets where Go is.
+export PATH := $(PATH):/usr/local/go/bin
 # What ships is static and has no cgo in it.
 export CGO_ENABLED = 0
 

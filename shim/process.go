@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -170,6 +171,15 @@ func (p *process) quiesce(ctx context.Context, cp *container.Process) error {
 		io.finish()
 	}
 	return nil
+}
+
+// killCreated ends a first process that waits for its Start.
+func (p *process) killCreated(ctx context.Context, cp *container.Process) error {
+	if err := cp.Kill(unix.SIGKILL); err != nil && !errors.Is(err, container.ErrNotFound) {
+		return err
+	}
+	_, err := p.wait(ctx)
+	return err
 }
 
 // deleteExec forgets a process that has ended or never ran.

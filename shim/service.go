@@ -28,9 +28,13 @@ func (s *service) State(_ context.Context, r *api.StateRequest) (*api.StateRespo
 	if err != nil {
 		return nil, err
 	}
+	status := statusOf(cp.Status())
 	code, at := exitOf(cp)
+	if status == tasktypes.Status_STOPPED && at.IsZero() {
+		status = tasktypes.Status_RUNNING // how it ended is not known yet
+	}
 	return &api.StateResponse{
-		ID: p.name(), Bundle: t.bundle, Pid: uint32(cp.PID()), Status: statusOf(cp.Status()),
+		ID: p.name(), Bundle: t.bundle, Pid: uint32(cp.PID()), Status: status,
 		Stdin: p.spec.stdin, Stdout: p.spec.stdout, Stderr: p.spec.stderr, Terminal: p.spec.terminal,
 		ExitStatus: code, ExitedAt: timestamp(at), ExecID: r.ExecID,
 	}, nil

@@ -187,6 +187,11 @@ func rootfsMounts(r *api.CreateTaskRequest) []container.RootfsMount {
 // deleteTask removes a container whose first process has ended or never
 // started. If it does not succeed, another Delete goes on where it stopped.
 func (s *service) deleteTask(ctx context.Context, t *task, p *process, cp *container.Process) error {
+	if cp.Status() == container.Created {
+		if err := p.killCreated(ctx, cp); err != nil {
+			return err
+		}
+	}
 	if err := p.quiesce(ctx, cp); err != nil {
 		return err
 	}

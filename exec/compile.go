@@ -1,0 +1,303 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/exec/plan"
+)
+
+// Start describes one start: a process, its place, and what the caller adds.
+type Start struct {
+	Process *Process
+	Place   *Place
+	// Setup adds the steps that build the container around its first process;
+	// they run with all privileges, inside the new namespaces. SetupFDs are the
+	// descriptors that these steps use.
+	Setup    func(b *plan.Builder)
+	SetupFDs []int
+	// SetupInside puts Setup after the fork into a joined PID namespace instead
+	// of before it: needed only where procfs has to be made from inside.
+	SetupInside bool
+	// Hold makes the process report that it is ready and wait, just before
+	// execve, for Child.Release with the pathname.
+	Hold bool
+	// Migrate keeps the process out of its cgroup until it waits; the caller
+	// moves it (Child.Release). It is the way in when the cgroup's pids limit
+	// refuses a fork, since it does not limit migration (cgroups(7)).
+	Migrate bool
+	// Notify, if set, is called when the process was reaped. It must not block.
+	Notify func()
+}
+
+// Messages on the handshake socket are told apart by their size; a failure has
+// a size of its own (plan.Failure).
+const (
+	readyMsg   = "r"  // child to parent: waiting for the pathname
+	releaseLen = 4096 // parent to child: the pathname, NUL-padded (PATH_MAX)
+)
+
+// compile turns s into a plan. sock is the child's end of the handshake.
+//
+// The order of the steps, and why:
+//
+//	 1 stdio, close everything else   nothing of the host is left to leak, and no pipe is held open
+//	 2 oom_score_adj                  through procfs, by the process itself, while it may lower the value
+//	 3 cgroups (v1)                   before the cgroup namespace, so that its root is this cgroup
+//	 4 namespaces                     joins, then the new cgroup namespace
+//	 5 Setup                          mounts and all that needs outside privilege
+//	 6 cwd, checked by getcwd         an absolute path that is reachable, or nothing starts
+//	 7 keyring, label                 need procfs, or the privilege that goes next
+//	 8 scheduler, affinity, limits    raising them needs CAP_SYS_RESOURCE and CAP_SYS_NICE; nothing is opened after
+//	 9 bounding set                   needs CAP_SETPCAP
+//	10 no_new_privs, or seccomp       seccomp without no_new_privs needs CAP_SYS_ADMIN
+//	11 groups, gid, uid, capabilities groups before ids; the kept set last
+//	12 fork into the PID namespace    F is born with the final rights and descriptors
+//	13 session, terminal              TIOCSCTTY needs the session leader itself
+//	14 ready, wait                    Hold only
+//	15 seccomp                        with no_new_privs: nothing follows but execve
+//	16 execve
+func compile(s *Start, sock int) (*plan.Plan, error) {
+	p, at := s.Process, s.Place
+	if len(p.Args) == 0 {
+		return nil, errors.New("process.args: empty")
+	}
+	limits, err := rlimits(p.Rlimits)
+	if err != nil {
+		return nil, err
+	}
+	b := plan.NewBuilder()
+	sk := plan.Num(sock, "sock")
+	proc := plan.Num(at.Proc, "procfs")
+
+	stdio(b, p.Stdio)
+	keepOnly(b, s.descriptors(sock))
+	b.RtSigprocmaskClear()
+	for _, sig := range ignoredSignals() {
+		b.RtSigactionDefault(sig)
+	}
+	if p.OOMScoreAdj != nil {
+		writeProc(b, proc, "oom_score_adj", fmt.Sprint(*p.OOMScoreAdj))
+	}
+	if !s.Migrate {
+		joinCgroups(b, at.CgroupDirs)
+	}
+	joinNamespaces(b, at)
+
+	forks := at.joinsPID()
+	if s.Setup != nil && !(forks && s.SetupInside) {
+		s.Setup(b)
+	}
+	if forks && s.SetupInside {
+		forkInto(b, sk)
+		s.Setup(b)
+	}
+	cwd(b, p.Cwd)
+	if p.Keyring != "" {
+		// Without CONFIG_KEYS there is nothing to keep apart.
+		b.KeyctlJoinSession(p.Keyring)
+		b.Tolerate(unix.ENOSYS)
+	}
+	if p.Label.Value != "" {
+		writeProc(b, proc, "attr/"+p.Label.File, p.Label.Value)
+	}
+	b.CloseRange(3, uint(sock)-1)
+	b.CloseRange(uint(sock)+1, ^uint(0)>>32)
+	scheduling(b, p)
+	for _, l := range limits {
+		b.Prlimit(l.Resource, l.Soft, l.Max)
+	}
+	credentials(b, p)
+	if forks && !s.SetupInside {
+		forkInto(b, sk)
+	}
+	b.Setsid()
+	if p.Terminal {
+		b.Ioctl(plan.Num(0, "stdin"), unix.TIOCSCTTY, 0)
+	}
+	path := finish(b, s, sk)
+	if p.NoNewPrivs && p.Seccomp != nil {
+		b.Seccomp(p.Seccomp.Flags, p.Seccomp.Program)
+	}
+	if s.Hold {
+		b.ExecveBuf(path, p.Args, p.Env)
+	} else {
+		b.Execve(p.Path, p.Args, p.Env)
+	}
+	return b.Plan()
+}
+
+// descriptors lists what the steps need above 2.
+func (s *Start) descriptors(sock int) []int {
+	keep := append([]int{sock}, s.SetupFDs...)
+	if s.Process.OOMScoreAdj != nil || s.Process.Label.Value != "" {
+		keep = append(keep, s.Place.Proc)
+	}
+	if !s.Migrate {
+		keep = append(keep, s.Place.CgroupDirs...)
+	}
+	for _, n := range s.Place.Join {
+		keep = append(keep, n.FD)
+	}
+	if s.Place.JoinOf >= 0 {
+		keep = append(keep, s.Place.JoinOf)
+	}
+	return keep
+}
+
+// writeProc writes value to a file of this very task. The process opens it
+// itself: the kernel refuses a descriptor that another process opened (LSM
+// attributes, Linux 5.13) and a non-dumpable process is root's in procfs.
+func writeProc(b *plan.Builder, proc plan.FD, file, value string) {
+	f := b.Openat2(proc, "thread-self/"+file, unix.OpenHow{
+		Flags:   unix.O_WRONLY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	b.Write(f.FD(), []byte(value))
+	b.Want(uintptr(len(value)))
+	b.Close(f.FD())
+}
+
+// joinCgroups makes the process write itself into each cgroup. A descriptor of
+// cgroup.procs is never passed in: the kernel judges a migration by the rights
+// of whoever opened the file.
+func joinCgroups(b *plan.Builder, dirs []int) {
+	for _, d := range dirs {
+		f := b.Openat2(plan.Num(d, "cgroup"), "cgroup.procs", unix.OpenHow{
+			Flags: unix.O_WRONLY | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS |
+				unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+		})
+		b.Write(f.FD(), []byte("0"))
+		b.Want(1)
+		b.Close(f.FD())
+	}
+}
+
+func joinNamespaces(b *plan.Builder, at *Place) {
+	if at.JoinOf >= 0 && at.JoinMask != 0 {
+		b.Setns(plan.Num(at.JoinOf, "init"), at.JoinMask)
+	}
+	for _, n := range at.Join {
+		b.Setns(plan.Num(n.FD, n.Name), n.Type)
+	}
+	if at.New&unix.CLONE_NEWCGROUP != 0 {
+		b.Unshare(unix.CLONE_NEWCGROUP)
+	}
+}
+
+// cwd enters the working directory and proves that it lies inside the root: a
+// directory outside is shown by getcwd as "(unreachable)/..." (getcwd(2)),
+// which is how a leaked descriptor of the host would become the cwd
+// (CVE-2024-21626).
+func cwd(b *plan.Builder, dir string) {
+	if dir == "" {
+		dir = "/"
+	}
+	d := b.Openat2(plan.Cwd, dir, unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	b.Fchdir(d.FD())
+	buf := b.NewBuf(unix.PathMax)
+	b.Getcwd(buf)
+	b.ExpectByte(buf, 0, '/', unix.ENOENT)
+}
+
+// ioprioWhoProcess: ioprio_set(2), IOPRIO_WHO_PROCESS.
+const ioprioWhoProcess = 1
+
+func scheduling(b *plan.Builder, p *Process) {
+	if p.Scheduler != nil {
+		b.SchedSetattr(*p.Scheduler)
+	}
+	if p.IOPriority != nil {
+		b.IoprioSet(ioprioWhoProcess, 0, *p.IOPriority)
+	}
+	if p.Personality != nil {
+		b.Personality(uint(*p.Personality))
+	}
+}
+
+// credentials gives up everything that the process is not to have.
+// capabilities(7), user_namespaces(7); the order is step 9 to 11 of compile.
+func credentials(b *plan.Builder, p *Process) {
+	for c, have := 0, bounding(); c <= lastCap(); c++ {
+		if bit := uint64(1) << c; have&bit != 0 && p.Caps.Bounding&bit == 0 {
+			b.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		}
+	}
+	if p.NoNewPrivs {
+		b.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	} else if p.Seccomp != nil {
+		b.Seccomp(p.Seccomp.Flags, p.Seccomp.Program)
+	}
+	b.Umask(int(p.Umask))
+	// Always, even for an empty list: the caller's groups are never inherited.
+	b.Setgroups(p.Groups)
+	// A change of uid clears the permitted set unless this is on.
+	b.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0)
+	b.Setresgid(p.GID, p.GID, p.GID)
+	b.Setresuid(p.UID, p.UID, p.UID)
+	b.Prctl(unix.PR_SET_KEEPCAPS, 0, 0, 0, 0)
+	b.Capset(p.Caps.Effective, p.Caps.Permitted, p.Caps.Inheritable)
+	b.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	for c := 0; c <= lastCap(); c++ {
+		if p.Caps.Ambient&(1<<c) != 0 {
+			b.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, uintptr(c), 0, 0)
+		}
+	}
+}
+
+// forkInto clones F, which becomes a child of our parent (CLONE_PARENT) inside
+// the PID namespace joined before. The helper reports F's PID, as the host
+// counts, and ends.
+func forkInto(b *plan.Builder, sock plan.FD) {
+	inside := b.NewLabel()
+	pid := b.Clone(unix.CLONE_PARENT)
+	b.OnZero(inside)
+	b.WriteSlot(sock, pid)
+	b.Exit(0)
+	b.Place(inside)
+}
+
+// finish adds the hand-over to the parent, and returns the buffer that will
+// hold the pathname.
+func finish(b *plan.Builder, s *Start, sock plan.FD) plan.Buf {
+	if !s.Hold {
+		return 0
+	}
+	path := b.NewBuf(releaseLen)
+	b.Write(sock, []byte(readyMsg))
+	b.Want(uintptr(len(readyMsg)))
+	// A parent that died gives 0 bytes: the process ends.
+	b.Read(sock, path, releaseLen)
+	b.Want(releaseLen)
+	return path
+}
+
+// rlimits puts RLIMIT_NOFILE last and fills it in where it is missing.
+func rlimits(in []Rlimit) ([]Rlimit, error) {
+	out := slices.Clone(in)
+	slices.SortStableFunc(out, func(a, b Rlimit) int {
+		return last(a) - last(b)
+	})
+	if len(out) > 0 && out[len(out)-1].Resource == unix.RLIMIT_NOFILE {
+		return out, nil
+	}
+	first, err := inheritedNofile()
+	if err != nil {
+		return nil, err
+	}
+	return append(out, Rlimit{unix.RLIMIT_NOFILE, first.Cur, first.Max}), nil
+}
+
+func last(l Rlimit) int {
+	if l.Resource == unix.RLIMIT_NOFILE {
+		return 1
+	}
+	return 0
+}

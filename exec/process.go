@@ -1,0 +1,111 @@
+// Package exec turns the description of a process into a running process. It
+// is the hot path of the runtime: everything is worked out in ordinary Go,
+// compiled to a plan of system calls (package plan) and run in a forked child.
+//
+// The package knows Linux. It knows neither OCI nor containers: it takes
+// descriptors, numbers and bytes.
+package exec
+
+import "golang.org/x/sys/unix"
+
+// Process says what to run and with which rights. It is plain data; the zero
+// value runs as root with no capabilities.
+type Process struct {
+	Args []string
+	// Env is given to the program as it stands, duplicates included.
+	Env []string
+	// Path is the pathname for execve, already looked up (Lookup). Empty means
+	// that it is sent later, see Start.Hold.
+	Path string
+	// Cwd is an absolute path inside the container; empty means "/".
+	Cwd string
+
+	UID, GID uint32
+	// Groups are the supplementary groups, exactly: nothing is inherited.
+	Groups []uint32
+	Umask  uint32
+
+	Caps       Caps
+	NoNewPrivs bool
+	// Rlimits are applied in order, RLIMIT_NOFILE last whatever its place.
+	// Without one, the process gets the limit that this program was started
+	// with, before the Go runtime raised it.
+	Rlimits []Rlimit
+	// OOMScoreAdj in [-1000, 1000]; nil leaves the inherited value.
+	OOMScoreAdj *int
+	Seccomp     *Filter
+	// Keyring names the session keyring to join or create; empty keeps the
+	// caller's.
+	Keyring string
+	// Label is the LSM label for the next execve; empty sets none.
+	Label Label
+
+	Scheduler   *unix.SchedAttr
+	IOPriority  *int // as ioprio_set(2) takes it: class << 13 | level
+	Personality *uint32
+
+	// Stdio are the descriptors for 0, 1 and 2, borrowed. With Terminal, 0
+	// becomes the controlling terminal of a new session.
+	Stdio    [3]int
+	Terminal bool
+}
+
+// Rlimit is one resource limit, as prlimit(2) takes it.
+type Rlimit struct {
+	Resource  int
+	Soft, Max uint64
+}
+
+// Filter is a compiled seccomp program.
+type Filter struct {
+	Program []unix.SockFilter
+	Flags   uint // SECCOMP_FILTER_FLAG_*
+}
+
+// Label is an LSM label and the file below /proc/thread-self/attr that takes it.
+type Label struct {
+	File  string // "exec" or "apparmor/exec"
+	Value string
+}
+
+// Place says where the process runs.
+type Place struct {
+	// Proc is a detached procfs instance of the caller's PID namespace.
+	Proc int
+	// New are the CLONE_NEW* flags of namespaces made for the process at its
+	// birth. CLONE_NEWCGROUP is made later, after the process is in its cgroup,
+	// so that the cgroup becomes the root of the namespace.
+	New int
+	// Join are namespaces entered by descriptor, in order.
+	Join []Namespace
+	// JoinOf is a pidfd of a process whose namespaces JoinMask are entered at
+	// once (setns(2) with a pidfd: Linux 5.8); -1 for none.
+	JoinOf   int
+	JoinMask int
+	// CgroupDirs are directories whose cgroup.procs the process writes itself
+	// into. CgroupInto, when not -1, is the cgroup v2 directory that it is born
+	// in (CLONE_INTO_CGROUP: Linux 5.7).
+	CgroupDirs []int
+	CgroupInto int
+}
+
+// Namespace is a namespace to enter.
+type Namespace struct {
+	Type int // CLONE_NEW*
+	FD   int
+	Name string // for the printed plan: "net", "ipc", ...
+}
+
+// joinsPID reports whether the process enters an existing PID namespace, which
+// takes a second fork: setns(2) of a PID namespace is for children only.
+func (p *Place) joinsPID() bool {
+	if p.JoinOf >= 0 && p.JoinMask&unix.CLONE_NEWPID != 0 {
+		return true
+	}
+	for _, n := range p.Join {
+		if n.Type == unix.CLONE_NEWPID {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,322 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/exec/plan"
+)
+
+// handshakeTimeout bounds each wait for a child. It is generous: a child that
+// was stopped by a hostile process of the container must not hang its caller.
+const handshakeTimeout = 30 * time.Second
+
+// ErrPIDsLimit means that the cgroup's pids limit refused the fork.
+var ErrPIDsLimit = errors.New("fork refused: pids limit of the cgroup or of the user reached")
+
+// Run compiles and starts s. It returns when execve has succeeded, or, with
+// Hold, when the process waits for Release. After an error nothing is left: the
+// child was killed and reaped.
+func Run(ctx context.Context, s *Start) (*Child, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := pair[1]
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		unix.Close(pair[0])
+		unix.Close(theirs)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	sock := os.NewFile(uintptr(pair[0]), "handshake")
+	extra, err := aboveStdio(&s.Process.Stdio, &theirs)
+	defer closeAll(extra)
+	if err != nil {
+		sock.Close()
+		unix.Close(theirs)
+		return nil, err
+	}
+	p, err := compile(s, theirs)
+	if err != nil {
+		sock.Close()
+		unix.Close(theirs)
+		return nil, err
+	}
+	c := &Child{sock: sock, plan: p, start: s, notify: s.Notify, done: make(chan struct{})}
+	err = c.fork(theirs)
+	unix.Close(theirs)
+	if err != nil {
+		sock.Close()
+		return nil, err
+	}
+	if err := c.handshake(ctx); err != nil {
+		c.Abort()
+		return nil, err
+	}
+	return c, nil
+}
+
+// aboveStdio makes sure that no descriptor the child needs is below 3, where
+// the standard streams go. It returns the duplicates for the caller to close.
+func aboveStdio(fds *[3]int, sock *int) (extra []int, err error) {
+	dup := func(fd *int) {
+		if err != nil || *fd > 2 {
+			return
+		}
+		var n int
+		if n, err = unix.FcntlInt(uintptr(*fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			*fd, extra = n, append(extra, n)
+		}
+	}
+	for i := range fds {
+		dup(&fds[i])
+	}
+	if *sock < 3 {
+		old := *sock
+		n, e := unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, 3)
+		if e == nil {
+			*sock = n
+			unix.Close(old)
+		} else if err == nil {
+			err = e
+		}
+	}
+	return extra, os.NewSyscallError("fcntl", err)
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// fork runs the plan in a child and registers it, under the lock that keeps
+// the reaper from taking an unknown child for an orphan.
+func (c *Child) fork(sock int) error {
+	children.begin()
+	at := c.start.Place
+	into := at.CgroupInto
+	if c.start.Migrate {
+		into = -1
+	}
+	pid, pidfd, err := c.plan.Fork(plan.ForkOptions{
+		Flags:    uint64(at.New &^ unix.CLONE_NEWCGROUP),
+		CgroupFD: into,
+		Sock:     sock,
+	})
+	if err != nil {
+		children.end(nil)
+		if errors.Is(err, unix.EAGAIN) {
+			return fmt.Errorf("%w: %w", ErrPIDsLimit, err)
+		}
+		return err
+	}
+	if at.joinsPID() {
+		// The helper only: its exit is of no interest, and it is reaped with
+		// the others. The lock is held on until the process itself is known.
+		c.helper = newHelper(pid, pidfd)
+		return nil
+	}
+	c.PID, c.pidfd = pid, pidfd
+	children.end(c)
+	return nil
+}
+
+// handshake reads what the child has to say until it runs the program (end of
+// file) or waits (ready).
+func (c *Child) handshake(ctx context.Context) error {
+	if c.helper != nil {
+		defer func() {
+			if c.PID == 0 {
+				c.disown()
+				children.end(nil)
+			}
+			c.helper.finish()
+		}()
+	}
+	ready := false
+	for {
+		msg, err := c.receive(ctx)
+		switch {
+		case err == io.EOF && c.PID == 0:
+			return errors.New("start process: helper ended before the process was born")
+		case err == io.EOF && c.start.Hold && !ready:
+			return errors.New("start process: it ended before it was ready (killed, or out of memory)")
+		case err == io.EOF:
+			c.closeSock()
+			return nil
+		case err != nil:
+			return err
+		}
+		switch len(msg) {
+		case len(readyMsg):
+			ready = true
+		case 8:
+			if err := c.adopt(int(nativeUint64(msg))); err != nil {
+				return err
+			}
+		default:
+			return c.failure(msg)
+		}
+		if ready && c.PID != 0 {
+			return nil
+		}
+	}
+}
+
+// adopt takes over the process that the helper cloned for us. We are its
+// parent and have not reaped it, so its PID cannot have been used again.
+func (c *Child) adopt(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // our own child, not reaped yet
+		unix.Wait4(pid, nil, 0, nil) //nolint:errcheck // as above
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	c.PID, c.pidfd = pid, fd
+	children.end(c)
+	return nil
+}
+
+// disown ends a start that was given up before the process was known: the
+// helper dies first, then what it may have cloned and reported meanwhile. A
+// helper killed between its clone and its report leaves a process that nobody
+// waits for; it has the container's rights, lives in the container's cgroup and
+// ends with it.
+func (c *Child) disown() {
+	c.helper.kill()
+	conn, err := c.sock.SyscallConn()
+	if err != nil {
+		return
+	}
+	conn.Read(func(fd uintptr) bool { //nolint:errcheck // nothing there is the usual case
+		if n, _ := unix.Read(int(fd), c.buf[:]); n == 8 {
+			pid := int(nativeUint64(c.buf[:8]))
+			unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // our own child, not reaped yet
+			unix.Wait4(pid, nil, 0, nil) //nolint:errcheck // as above
+		}
+		return true
+	})
+}
+
+func (c *Child) receive(ctx context.Context) ([]byte, error) {
+	deadline := time.Now().Add(handshakeTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := c.sock.SetReadDeadline(deadline); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { c.sock.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	n, err := c.sock.Read(c.buf[:])
+	switch {
+	case err == nil:
+		return c.buf[:n], nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("start process: %w", context.Cause(ctx))
+		}
+		return nil, fmt.Errorf("start process: no answer from the child in %v", handshakeTimeout)
+	case errors.Is(err, unix.ECONNRESET):
+		return nil, io.EOF
+	}
+	return nil, err
+}
+
+// failure turns a failure word into an error that names the step.
+func (c *Child) failure(msg []byte) error {
+	w, ok := plan.ParseFailure(msg)
+	if !ok {
+		return fmt.Errorf("start process: a report of %d bytes from the child makes no sense", len(msg))
+	}
+	step := c.plan.Error(w)
+	if step.Errno == unix.EAGAIN && strings.HasPrefix(step.Step, "clone") {
+		return fmt.Errorf("%w: %w", ErrPIDsLimit, step)
+	}
+	return step
+}
+
+// IsExecve reports whether err is a failure of the last step: everything was
+// set up, and the kernel refused the program itself.
+func IsExecve(err error) bool {
+	var step *plan.StepError
+	return errors.As(err, &step) && strings.HasPrefix(step.Step, "execve")
+}
+
+// Release lets a process that waits (Hold) execute path. It returns when execve
+// has succeeded.
+func (c *Child) Release(ctx context.Context, path string) error {
+	if len(path) >= releaseLen {
+		return fmt.Errorf("execute %.64q...: %w", path, unix.ENAMETOOLONG)
+	}
+	var msg [releaseLen]byte
+	copy(msg[:], path)
+	if _, err := c.sock.Write(msg[:]); err != nil {
+		return fmt.Errorf("start process: it ended while it waited: %w", err)
+	}
+	for {
+		m, err := c.receive(ctx)
+		if err == io.EOF {
+			c.closeSock()
+			return nil
+		}
+		if err == nil {
+			err = c.failure(m)
+		}
+		c.Abort()
+		return err
+	}
+}
+
+func (c *Child) closeSock() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sock != nil {
+		c.sock.Close()
+		c.sock, c.plan, c.start = nil, nil, nil
+	}
+}
+
+// Abort kills the process and waits for its end.
+func (c *Child) Abort() {
+	if c.PID != 0 {
+		c.Signal(unix.SIGKILL) //nolint:errcheck // it may have ended by itself
+		<-c.Done()
+	}
+	c.closeSock()
+}
+
+// Child is a started process, a child of this one.
+type Child struct {
+	// PID as this process counts, for reports only; every operation goes
+	// through the pidfd.
+	PID int
+
+	mu     sync.Mutex
+	pidfd  int // guarded by mu; -1 once reaped
+	sock   *os.File
+	plan   *plan.Plan
+	start  *Start
+	helper *helper
+	notify func()
+	buf    [64]byte
+
+	done   chan struct{}
+	status Status // valid once done is closed
+}
+
+// Status is how a process ended.
+type Status struct {
+	// Code is the exit code, or 128 plus the number of the signal that ended it.
+	Code int
+	At   time.Time
+}

@@ -27,7 +27,7 @@ var pathFuncs = map[string][]string{
 
 var systemCalls = []string{
 	"Open", "Openat*", "OpenTree*", "OpenByHandleAt", "Creat", "Mkdir*", "Unlink*", "Rmdir", "Rename*", "Mknod*", "Mkfifo*", "Symlink*", "Link*", "Readlink*", "Mount", "MountSetattr",
-	"Unmount", "MoveMount", "Fsopen", "Fspick", "Chdir", "Chroot", "PivotRoot", "Chmod", "Chown", "Lchown", "Fchownat", "Fchmodat*", "Faccessat*",
+	"Unmount", "MoveMount", "Fspick", "Chdir", "Chroot", "PivotRoot", "Chmod", "Chown", "Lchown", "Fchownat", "Fchmodat*", "Faccessat*",
 	"Access", "Stat", "Lstat", "Fstatat", "Statx", "Statfs", "Truncate", "Utimes*", "Setxattr", "Lsetxattr", "ForkExec", "StartProcess", "Exec",
 }
 

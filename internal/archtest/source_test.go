@@ -31,7 +31,7 @@ func (s *source) isTest() bool { return strings.HasSuffix(s.name, "_test.go") }
 func (s *source) isTool() bool {
 	return s.isTest() || under(s.name, "tests/...") || under(s.name, "contrib/...") ||
 		under(s.name, "internal/ktest/...") || under(s.name, "internal/archtest/...") ||
-		under(s.name, "internal/seccomp/gen/...")
+		under(s.name, "internal/seccomp/gen/...") || under(s.name, "internal/seccomp/seccomptest/...")
 }
 
 func (s *source) isGenerated() bool { return s.ast != nil && ast.IsGenerated(s.ast) }

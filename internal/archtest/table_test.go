@@ -25,6 +25,7 @@ var table = []row{
 	{"internal/probe", []string{"internal/linux", "internal/fd"}, []string{xsys}, "only the floor is below it"},
 	{"internal/seccomp", []string{"internal/linux"}, []string{xsys, oci, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/arch"}, "it compiles a profile to instructions and runs nothing"},
 	{"internal/seccomp/gen", nil, []string{"..."}, "it is run by a person, once in a while"},
+	{"internal/seccomp/seccomptest", []string{"internal/seccomp"}, []string{"..."}, "it helps tests, and may use libseccomp"},
 	{"pathsafe", []string{"internal/linux", "internal/fd", "internal/probe"}, []string{xsys}, "everyone trusts it, so it trusts nobody above"},
 
 	{"cgroups", []string{"pathsafe", "internal/linux", "internal/fd", "internal/scan", "internal/probe"}, []string{xsys, oci}, "what v1 and v2 agree on knows neither"},

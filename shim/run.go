@@ -56,6 +56,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	case f.id == "":
 		return errors.New("-id is empty")
 	}
+	if f.action != "" {
+		// Whatever containerd's own parent left open is not for the server.
+		if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return os.NewSyscallError("close_range", err)
+		}
+	}
 	switch f.action {
 	case "start":
 		return start(f, stdin, stdout)

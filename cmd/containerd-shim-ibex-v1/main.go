@@ -2,6 +2,12 @@
 // io.containerd.ibex.v1; nobody else needs to.
 package main
 
+// The shim sets its own GOMAXPROCS. Left to itself the Go runtime would open,
+// keep and poll the CPU limit files of its cgroup.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 import (
 	"os"
 

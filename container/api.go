@@ -5,8 +5,6 @@ package container
 import (
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Status is the state of a process, in the words of the OCI runtime
@@ -79,41 +77,3 @@ type ExitStatus struct {
 
 // WinSize is the size of a terminal in characters.
 type WinSize struct{ Rows, Cols uint16 }
-
-var _ = unix.SIGKILL
-
-/*
-The methods (bodies in container.go, process.go, cleanup.go):
-
-	Create(ctx context.Context, o CreateOptions) (*Container, error)
-	(c *Container) ID() string
-	(c *Container) Bundle() string
-	(c *Container) Init() *Process
-	(c *Container) Process(execID string) (*Process, error)     // "" is init; ErrNotFound
-	(c *Container) Exec(id string, spec *specs.Process, terminal bool) (*Process, error) // adds; ErrExists; StateError after init's exit
-	(c *Container) Kill(ctx context.Context, sig unix.Signal) error // every process of the container (Kill all=true)
-	(c *Container) Pids() ([]ProcessInfo, error)                // never waits for a lock held during slow work
-	(c *Container) Stats(s *cgroups.Stats) error                // after exit: the last reading, until Delete
-	(c *Container) Pause(ctx) error; Resume(ctx) error
-	(c *Container) Update(ctx, res *specs.LinuxResources) error
-	(c *Container) Delete(ctx) error                            // after init stopped (or never started); idempotent, resumable
-
-	(p *Process) ID() string                                    // exec id, "" for init
-	(p *Process) Container() *Container
-	(p *Process) PID() int                                      // 0 before it exists
-	(p *Process) Status() Status
-	(p *Process) Start(ctx context.Context, io Stdio) error     // init: Stdio was given to Create, io is ignored
-	(p *Process) Done() <-chan struct{}
-	(p *Process) ExitStatus() ExitStatus                        // valid once Done is closed
-	(p *Process) Kill(sig unix.Signal) error                    // ErrNotFound once ended ("process already finished"), StateError before start
-	(p *Process) Console() *os.File                             // pty master: init after Create, exec after Start; nil without a terminal
-	(p *Process) Resize(w WinSize) error                        // remembered before the pty exists
-	(p *Process) Delete() error                                 // execs: forget it; StateError while it runs
-
-	Cleanup(ctx context.Context, stateDir, bundle, id string) (pid int, st ExitStatus, err error) // for the `delete` verb: no shim lives; kills, removes cgroups, returns the recorded exit status (137 if there was none)
-	Features() *features.Features                               // github.com/opencontainers/runtime-spec/specs-go/features
-
-Errors: ErrNotFound, ErrExists, ErrUnsupported (a field that is not there yet), ErrInvalid (config), *StateError{Op, Status};
-all answer errors.Is. A command that is not found keeps the texts `executable file not found in $PATH`,
-`no such file or directory`, `permission denied` with the command in the message.
-*/

@@ -1,0 +1,123 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/cgroups"
+	"github.com/ibex-run/ibex/pathsafe"
+)
+
+// Cleanup removes what a container left whose own shim is gone: its processes,
+// its cgroup, its record. Mounts need no care: they end with the mount namespace.
+// It returns the recorded exit, or 137 at this moment if there was none. Nothing
+// to clean up is no error.
+func Cleanup(ctx context.Context, stateDir, bundle, id string) (pid int, st ExitStatus, err error) {
+	st = ExitStatus{Code: 128 + uint32(unix.SIGKILL), At: time.Now()}
+	if stateDir == "" {
+		stateDir = bundle
+	}
+	state, err := pathsafe.OpenState(stateDir)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, st, nil
+	}
+	if err != nil {
+		return 0, st, fmt.Errorf("clean up container %q: %w", id, err)
+	}
+	defer state.Close()
+	rec, err := loadRecord(state)
+	if errors.Is(err, ErrNotFound) {
+		return 0, st, nil
+	}
+	if err == nil && rec.ID != id {
+		err = invalid("id", "the record is of container %q", rec.ID)
+	}
+	if err != nil {
+		return 0, st, fmt.Errorf("clean up container %q: %w", id, err)
+	}
+	if rec.Exit != nil {
+		st = ExitStatus{Code: rec.Exit.Code, At: rec.Exit.At}
+	}
+	if err := rec.remove(ctx); err != nil {
+		return rec.PID, st, fmt.Errorf("clean up container %q: %w", id, err)
+	}
+	return rec.PID, st, state.Unlink(recordName)
+}
+
+func (r *record) remove(ctx context.Context) error {
+	h, err := host()
+	if err != nil {
+		return err
+	}
+	if err := r.kill(h); err != nil {
+		return err
+	}
+	p, err := cgroups.ParsePath(r.CgroupsPath, r.ID)
+	if err != nil {
+		return err
+	}
+	g, err := openGroup(h.layout, p)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	if err := g.Kill(ctx); err != nil {
+		return err
+	}
+	return g.Delete(ctx)
+}
+
+// kill ends the first process, if it is still the one that was recorded.
+func (r *record) kill(h *hostState) error {
+	if r.PID == 0 {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(r.PID, 0)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("pidfd_open %d: %w", r.PID, err)
+	}
+	defer unix.Close(fd)
+	start, err := startTime(h.proc, fd, r.PID)
+	if err != nil || start != r.StartTime {
+		return nil // it ended; the number is someone else's
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill %d: %w", r.PID, err)
+	}
+	return nil
+}
+
+// startTime reads when a process started, in clock ticks since boot: field 22
+// of /proc/PID/stat, proc_pid_stat(5). The name before it may hold anything, so
+// fields are counted from its closing parenthesis.
+func startTime(proc *pathsafe.Proc, pidfd, pid int) (uint64, error) {
+	f, err := proc.Pid(pidfd, pid, pathsafe.MustRel("stat"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var buf [1024]byte
+	n, err := f.ReadAt0(buf[:])
+	if err != nil {
+		return 0, err
+	}
+	text := string(buf[:n])
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	const startField = 22 - 3
+	if len(fields) <= startField {
+		return 0, fmt.Errorf("parse the stat file of process %d: too few fields", pid)
+	}
+	return strconv.ParseUint(fields[startField], 10, 64)
+}

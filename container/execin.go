@@ -1,0 +1,99 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/exec"
+)
+
+// startExec is the hot path: look the program up, compile, fork twice, execute.
+// Everything that can fail in an interesting way fails before the first fork.
+func (p *Process) startExec(ctx context.Context, io Stdio) error {
+	c := p.c
+	if s := c.init.Status(); s != Running {
+		return &StateError{"start a process in", s}
+	}
+	path, err := c.lookup(p.spec)
+	if err != nil {
+		return err
+	}
+	ep := *p.spec
+	ep.Path = path
+	setHome(&ep, c.root)
+	pty, err := p.stdio(&ep, io)
+	if err != nil {
+		return err
+	}
+	if pty != nil {
+		defer unix.Close(pty.Replica)
+		if err := p.setConsole(pty.Master); err != nil {
+			p.dropConsole()
+			return err
+		}
+	}
+	child, err := c.run(ctx, p, &ep)
+	if err != nil {
+		p.dropConsole()
+		return p.explain(err)
+	}
+	p.mu.Lock()
+	p.child, p.status = child, Running
+	p.mu.Unlock()
+	return nil
+}
+
+// dropConsole takes the terminal of a start that came to nothing away again.
+func (p *Process) dropConsole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.console != nil {
+		p.console.Close()
+		p.console = nil
+	}
+}
+
+// run starts ep beside the first process. Where the pids limit refuses the
+// fork, the process is born outside and moved in: migration is not limited.
+func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exec.Child, error) {
+	h, err := host()
+	if err != nil {
+		return nil, err
+	}
+	s := &exec.Start{
+		Process: ep,
+		Place: &exec.Place{
+			Proc: h.proc.FD(), JoinOf: c.initFD, JoinMask: c.joinMask(),
+			CgroupDirs: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
+		},
+		Notify: func() { c.exited(p) },
+	}
+	child, err := exec.Run(ctx, s)
+	if !errors.Is(err, exec.ErrPIDsLimit) {
+		return child, err
+	}
+	path := ep.Path
+	s.Hold, s.Migrate = true, true
+	child, err = exec.Run(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.group.Add(child.PID); err != nil {
+		child.Abort()
+		return nil, fmt.Errorf("move the process into the container's cgroup: %w", err)
+	}
+	return child, child.Release(ctx, path)
+}
+
+// joinMask are the namespaces that the first process does not share with us.
+func (c *Container) joinMask() (mask int) {
+	for t, k := range nsFlags {
+		if private(c.spec, t) {
+			mask |= k.flag
+		}
+	}
+	return mask
+}

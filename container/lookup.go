@@ -1,0 +1,93 @@
+package container
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/exec"
+	"github.com/ibex-run/ibex/pathsafe"
+)
+
+// resolver looks into the container's root for package exec.
+type resolver struct{ root *pathsafe.Dir }
+
+func (r resolver) Stat(path string) (exec.FileInfo, error) {
+	p, err := pathsafe.ParseInRoot(path)
+	if err != nil {
+		return exec.FileInfo{}, unix.ENAMETOOLONG
+	}
+	id, err := r.root.Stat(p)
+	return exec.FileInfo{Mode: id.Mode, UID: id.UID, GID: id.GID}, err
+}
+
+func (r resolver) read(path string, buf []byte) (int, error) {
+	p, err := pathsafe.ParseInRoot(path)
+	if err != nil {
+		return 0, err
+	}
+	return r.root.ReadHead(p, buf)
+}
+
+// lookup finds the program of a process.
+func (c *Container) lookup(p *exec.Process) (string, error) {
+	path, set := "", false
+	for _, e := range p.Env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			path, set = v, true
+		}
+	}
+	const dacOverride = 1 << unix.CAP_DAC_OVERRIDE
+	return exec.Lookup(resolver{c.root}, cwdOf(p), p.Args[0], path, set, exec.User{
+		UID: p.UID, GID: p.GID, Groups: p.Groups, DACOverride: p.Caps.Effective&dacOverride != 0,
+	})
+}
+
+func cwdOf(p *exec.Process) string {
+	if p.Cwd == "" {
+		return "/"
+	}
+	return p.Cwd
+}
+
+// explain says what only execve can know: which interpreter is missing, and so
+// on. Other errors pass.
+func (p *Process) explain(err error) error {
+	var errno unix.Errno
+	if !errors.As(err, &errno) || !exec.IsExecve(err) {
+		return err
+	}
+	r := resolver{p.c.root}
+	path := p.path
+	if path == "" {
+		path, _ = p.c.lookup(p.spec)
+	}
+	return exec.ExplainExec(r, path, r.read, errno)
+}
+
+// passwdMax bounds what is read of the image's /etc/passwd.
+const passwdMax = 1 << 20
+
+// setHome sets HOME where the process has none, from the image's /etc/passwd, as
+// users of OCI runtimes expect; "/" for a user who is not in it.
+func setHome(p *exec.Process, root *pathsafe.Dir) {
+	for _, e := range p.Env {
+		if strings.HasPrefix(e, "HOME=") {
+			return
+		}
+	}
+	dir := "/"
+	if path, err := pathsafe.ParseInRoot("/etc/passwd"); err == nil && root != nil {
+		buf := make([]byte, 16<<10)
+		n, err := root.ReadHead(path, buf)
+		if errors.Is(err, pathsafe.ErrTooBig) {
+			buf = make([]byte, passwdMax)
+			n, err = root.ReadHead(path, buf)
+		}
+		if err == nil || errors.Is(err, pathsafe.ErrTooBig) {
+			dir = homeIn(string(buf[:n]), p.UID)
+		}
+	}
+	p.Env = append(p.Env[:len(p.Env):len(p.Env)], "HOME="+dir)
+}

@@ -1,0 +1,222 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/exec/plan"
+)
+
+// mount is one entry of the spec's list, prepared.
+type mount struct {
+	dest string
+	dir  bool
+	fd   int // the detached mount; -1: the child makes it
+	// For the child:
+	fstype string
+	params []param
+	opts   mountOptions
+	below  []submount // v1 cgroup hierarchies below the tmpfs
+	seal   bool       // set the tmpfs read-only once it is filled
+}
+
+type submount struct {
+	name string
+	fd   int
+}
+
+// pseudo are the kernel's own file systems. They go to real directories only.
+var pseudo = []string{"proc", "sysfs", "mqueue", "devpts", "cgroup", "cgroup2"}
+
+func (m *mount) resolve() uint64 {
+	if slices.Contains(pseudo, m.fstype) {
+		return strict
+	}
+	return inRoot
+}
+
+func (r *Rootfs) prepareMount(i int) error {
+	sm := &r.cfg.Mounts[i]
+	if sm.Destination == "" || strings.IndexByte(sm.Destination, 0) >= 0 {
+		return errors.New("destination: empty, or with a NUL byte")
+	}
+	o, err := parseOptions(sm.Options)
+	if err != nil {
+		return err
+	}
+	if err := refuse(sm, o); err != nil {
+		return err
+	}
+	m := mount{dest: path.Clean("/" + sm.Destination), dir: true, fd: -1, fstype: sm.Type, opts: o, params: withSource(sm.Source, o.data)}
+	if m.dest == "/" {
+		return errors.New("destination: the root itself cannot be mounted over")
+	}
+	if m.dest == "/dev" {
+		r.hasDev = true
+	}
+	if o.bind || sm.Type == "bind" {
+		m.fstype = "bind"
+		err = r.prepareBind(sm, &m)
+	} else {
+		err = r.prepareNew(sm, &m)
+	}
+	if err != nil {
+		return err
+	}
+	r.mounts = append(r.mounts, m)
+	return nil
+}
+
+func refuse(sm *specs.Mount, o mountOptions) error {
+	switch {
+	case len(sm.UIDMappings) > 0 || len(sm.GIDMappings) > 0:
+		return fmt.Errorf("uidMappings, gidMappings: %w", ErrUnsupported)
+	case o.idmap:
+		return fmt.Errorf("option idmap: %w", ErrUnsupported)
+	case o.tmpcopyup:
+		return fmt.Errorf("option tmpcopyup: %w", ErrUnsupported)
+	}
+	return nil
+}
+
+// prepareBind clones the source. Without a propagation of its own the mount
+// gets that of the tree it joins, as with mount(8) in a namespace made slave.
+func (r *Rootfs) prepareBind(sm *specs.Mount, m *mount) error {
+	if sm.Source == "" {
+		return errors.New("source: empty")
+	}
+	src := sm.Source
+	if !filepath.IsAbs(src) {
+		src = filepath.Join(r.cfg.Bundle, src)
+	}
+	if m.opts.propagation == 0 {
+		m.opts.propagation, m.opts.propagateRecursively = unix.MS_SLAVE, true
+		if p := propagation(r.cfg.Propagation); p == unix.MS_PRIVATE || p == unix.MS_SHARED {
+			m.opts.propagation = p
+		}
+	}
+	if m.dest == "/proc" {
+		if err := onlyProc(src); err != nil {
+			return err
+		}
+	}
+	fd, dir, err := bindMount(src, m.opts, m.opts.rbind || !m.opts.bind)
+	if err != nil {
+		return err
+	}
+	m.fd, m.dir = r.own(fd), dir
+	return nil
+}
+
+// prepareNew makes the mount in advance where that is possible, or leaves it to
+// the child: procfs, sysfs, mqueue and the cgroup file systems belong to the
+// namespaces of whoever makes them.
+func (r *Rootfs) prepareNew(sm *specs.Mount, m *mount) (err error) {
+	switch sm.Type {
+	case "":
+		return errors.New("type: empty, and no bind option")
+	case "sysfs", "mqueue":
+	case "proc":
+		if r.cfg.PIDNamespace < 0 {
+			break
+		}
+		m.fd, err = procForNamespace(r.cfg.PIDNamespace, m.params, m.opts)
+		if errors.Is(err, errNoPIDNSOption) {
+			r.inside, m.fd = true, -1
+			return nil
+		}
+	case "cgroup", "cgroup2":
+		err = r.prepareCgroup(m)
+	case "tmpfs":
+		r.tmpfsMode(m)
+		m.fd, err = newMount("tmpfs", m.params, m.opts)
+		if err == nil && m.dest == "/dev" {
+			r.tmpDev = true
+			err = r.populateDev(m.fd)
+		}
+	case "devpts":
+		m.fd, err = newMount("devpts", m.params, m.opts)
+		if err == nil && m.dest == "/dev/pts" {
+			r.devpts = m.fd
+		}
+	default:
+		if m.opts.attrs.set&unix.MOUNT_ATTR_RDONLY != 0 {
+			m.params = append(m.params, param{"ro", flagOnly})
+		}
+		m.fd, err = newMount(sm.Type, m.params, m.opts)
+	}
+	if m.fd >= 0 {
+		r.own(m.fd)
+	}
+	return err
+}
+
+// withSource puts the source in front: the device of a file system that has
+// one, a name in /proc/mounts for the others.
+func withSource(source string, params []param) []param {
+	if source == "" {
+		return params
+	}
+	return append([]param{{"source", source}}, params...)
+}
+
+// tmpfsMode gives a tmpfs without a mode that of the directory it covers, as
+// far as that can be seen in the image.
+func (r *Rootfs) tmpfsMode(m *mount) {
+	if has(m.params, "mode") || r.dir == nil {
+		return
+	}
+	for i := range r.mounts {
+		if r.mounts[i].dest == m.dest || strings.HasPrefix(m.dest, r.mounts[i].dest+"/") {
+			return // another mount is between the image and us
+		}
+	}
+	if mode, ok := r.modeOf(m.dest); ok {
+		m.params = append(slices.Clone(m.params), param{"mode", fmt.Sprintf("%04o", mode)})
+	}
+}
+
+// mount adds the steps for one mount.
+func (s *steps) mount(m *mount) {
+	target := s.target(m.dest, m.dir, m.resolve())
+	if m.fd >= 0 {
+		fd := plan.Num(m.fd, "mount:"+m.dest)
+		s.attach(fd, target, m.dest, m.resolve())
+		for _, sub := range m.below {
+			t := s.b.Openat2(fd, sub.name, pathHow(unix.O_DIRECTORY, strict))
+			s.b.MoveMount(plan.Num(sub.fd, "cgroup:"+sub.name), "", t.FD(), "",
+				unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+		}
+		if m.seal {
+			s.b.MountSetattr(fd, "", unix.AT_EMPTY_PATH, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		}
+		return
+	}
+	s.attach(s.newMount(m.fstype, m.params, m.opts), target, m.dest, m.resolve())
+}
+
+// newMount makes a file system in the child.
+func (s *steps) newMount(fstype string, params []param, o mountOptions) plan.FD {
+	fs := s.b.Fsopen(fstype, unix.FSOPEN_CLOEXEC).FD()
+	for _, p := range params {
+		if p.value == flagOnly {
+			s.b.FsconfigFlag(fs, p.key)
+		} else {
+			s.b.FsconfigString(fs, p.key, p.value)
+		}
+	}
+	s.b.FsconfigCreate(fs)
+	fd := s.b.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.attrs.set)).FD()
+	s.b.Close(fs)
+	if o.propagation != 0 {
+		s.b.MountSetattr(fd, "", unix.AT_EMPTY_PATH, unix.MountAttr{Propagation: o.propagation})
+	}
+	return fd
+}

@@ -1,0 +1,63 @@
+package rootfs
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/exec/plan"
+)
+
+// isolate cuts the copied mount table off from the host's: nothing mounted here
+// reaches the host. "slave" still lets the host's mounts in, which bind mounts
+// with that propagation rely on until pivot.
+func (s *steps) isolate() {
+	prop := uint64(unix.MS_SLAVE)
+	if strings.TrimPrefix(s.r.cfg.Propagation, "r") == "private" {
+		prop = unix.MS_PRIVATE
+	}
+	s.b.MountSetattr(plan.Cwd, "/", unix.AT_RECURSIVE, unix.MountAttr{Propagation: prop})
+}
+
+// attachRoot puts the root in its place, where hooks expect to find it.
+func (s *steps) attachRoot() {
+	if s.r.root < 0 {
+		s.mountLayers()
+		return
+	}
+	place := s.b.Openat2(plan.Cwd, s.r.cfg.Path, pathHow(unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS))
+	s.root = plan.Num(s.r.root, "rootfs")
+	s.b.MoveMount(s.root, "", place.FD(), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	for i := range s.r.layers {
+		l := &s.r.layers[i]
+		t := s.target(l.target, l.dir, inRoot)
+		s.attach(plan.Num(l.fd, "layer"), t, l.target, inRoot)
+	}
+}
+
+// pivot makes the root the root and drops the old one. pivot_root(2): with
+// "." for both, the old root ends up stacked on the new one and is detached
+// from there; no directory is needed for it.
+func (s *steps) pivot() {
+	if s.r.cfg.Readonly {
+		// Adds the bit and keeps nosuid, nodev and noexec as they are.
+		s.b.MountSetattr(s.root, "", unix.AT_EMPTY_PATH, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	s.b.Fchdir(s.root)
+	s.b.PivotRoot(".", ".")
+	s.b.Umount2(".", unix.MNT_DETACH)
+	s.b.Chdir("/")
+	if prop := propagation(s.r.cfg.Propagation); prop != 0 {
+		s.b.MountSetattr(s.root, "", unix.AT_EMPTY_PATH, unix.MountAttr{Propagation: prop})
+	}
+}
+
+// propagation returns the flag for a name with or without its "r"; 0 for none.
+func propagation(name string) uint64 {
+	for _, p := range propagations {
+		if name == p.name || name == "r"+p.name {
+			return p.flag
+		}
+	}
+	return 0
+}

@@ -1,0 +1,188 @@
+// Package rootfs builds a container's mount tree from descriptors. What can be
+// made in advance is made detached, in the caller, where errors have names;
+// what belongs to the container's namespaces is made by the container's first
+// process, as steps of its plan. Nothing is ever mounted in the caller's mount
+// namespace, so nothing is left there whatever happens.
+package rootfs
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/exec/plan"
+	"github.com/ibex-run/ibex/pathsafe"
+)
+
+// Config says what the container's file system looks like.
+type Config struct {
+	Bundle string // absolute; relative bind sources are below it
+	// Path is where the root is attached in the container's mount namespace
+	// until pivot_root: an existing directory of the host.
+	Path string
+	// Layers are mounted to become the root; none means Path as it stands.
+	Layers        []Layer
+	Readonly      bool
+	Mounts        []specs.Mount
+	Devices       []specs.LinuxDevice
+	Masked        []string
+	ReadonlyPaths []string
+	// Propagation is linux.rootfsPropagation.
+	Propagation string
+	// Cwd is made where it is missing, as users of OCI runtimes expect.
+	Cwd string
+	// Terminal asks for a pty and /dev/console.
+	Terminal bool
+	// PIDNamespace is the descriptor of a joined PID namespace, -1 for a new one
+	// or the host's.
+	PIDNamespace int
+	Cgroup       Cgroup
+}
+
+// Layer is one mount that makes up the root, as snapshotters describe it.
+type Layer struct {
+	Type, Source, Target string
+	Options              []string
+}
+
+// Cgroup says what a mount of type cgroup shows.
+type Cgroup struct {
+	// V2 is a host with the unified hierarchy only.
+	V2 bool
+	// Private is a cgroup namespace of its own.
+	Private bool
+	Dirs    []CgroupDir
+}
+
+// CgroupDir is the container's directory in one hierarchy. FD is borrowed.
+type CgroupDir struct {
+	Name  string
+	Links []string
+	FD    int
+}
+
+// Rootfs is a prepared mount tree: descriptors, and the steps that put them
+// together.
+type Rootfs struct {
+	cfg    Config
+	owned  []int // closed by Close
+	layers []layer
+	root   int // the detached root, -1 where only mount(2) can make it
+	dir    *pathsafe.Dir
+	mounts []mount
+	devpts int
+	pty    *PTY
+	inside bool
+	hasDev bool // the spec mounts something on /dev
+	tmpDev bool // ... and it is a tmpfs, populated in advance
+}
+
+// Prepare opens and makes everything that can be made in advance. On an error
+// nothing is left open.
+func Prepare(cfg Config) (r *Rootfs, err error) {
+	r = &Rootfs{cfg: cfg, root: -1, devpts: -1}
+	defer func() {
+		if err != nil {
+			r.Close()
+			r = nil
+		}
+	}()
+	if err := r.prepareRoot(); err != nil {
+		return r, err
+	}
+	for i := range cfg.Mounts {
+		if err := r.prepareMount(i); err != nil {
+			return r, fmt.Errorf("mounts[%d] (%s): %w", i, cfg.Mounts[i].Destination, err)
+		}
+	}
+	if cfg.Terminal {
+		if r.pty, err = OpenPTY(r.devpts); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// own remembers a descriptor for Close and for the child.
+func (r *Rootfs) own(fd int) int {
+	r.owned = append(r.owned, fd)
+	return fd
+}
+
+// Dir is the root directory before any mount of the spec, or nil where the root
+// is made by the child.
+func (r *Rootfs) Dir() *pathsafe.Dir { return r.dir }
+
+// FDs are the descriptors that the steps use.
+func (r *Rootfs) FDs() []int {
+	fds := append([]int(nil), r.owned...)
+	for _, d := range r.cfg.Cgroup.Dirs {
+		fds = append(fds, d.FD)
+	}
+	return fds
+}
+
+// Inside reports whether the steps have to run inside a joined PID namespace,
+// because this kernel cannot make its procfs from outside.
+func (r *Rootfs) Inside() bool { return r.inside }
+
+// PTY is the terminal, nil without one. The caller owns it.
+func (r *Rootfs) PTY() *PTY { return r.pty }
+
+// TakeDevpts hands over the container's devpts instance, for later terminals;
+// -1 if it has none. The caller owns it.
+func (r *Rootfs) TakeDevpts() int {
+	fd := r.devpts
+	if fd < 0 {
+		return -1
+	}
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// Close releases the descriptors. The container keeps its mounts.
+func (r *Rootfs) Close() {
+	for _, fd := range r.owned {
+		unix.Close(fd)
+	}
+	r.owned = nil
+	if r.dir != nil {
+		r.dir.Close()
+		r.dir = nil
+	}
+}
+
+// Steps adds the steps that put the tree together and enter it. They run in the
+// container's own mount namespace with its other namespaces joined.
+func (r *Rootfs) Steps(b *plan.Builder) {
+	s := &steps{b: b, r: r}
+	s.isolate()
+	s.attachRoot()
+	s.maskSources()
+	for i := range r.mounts {
+		s.mount(&r.mounts[i])
+	}
+	if !r.hasDev {
+		s.devicesInRoot()
+	} else {
+		s.otherDevices()
+	}
+	if r.pty != nil && r.tmpDev && r.devpts >= 0 {
+		s.console()
+	}
+	for _, p := range r.cfg.Masked {
+		s.mask(p)
+	}
+	for _, p := range r.cfg.ReadonlyPaths {
+		s.readonly(p)
+	}
+	if r.cfg.Cwd != "" && path.Clean(r.cfg.Cwd) != "/" {
+		s.directory(r.cfg.Cwd)
+	}
+	s.pivot()
+}

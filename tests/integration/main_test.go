@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -212,14 +213,17 @@ func ownDaemon(t *testing.T) *ctd.Daemon {
 	t.Cleanup(func() {
 		d.Stop()
 		if t.Failed() {
-			t.Logf("from containerd's log:\n%s", lastLines(d.Log(), 30))
+			t.Logf("from containerd's log:\n%s", interesting(d.Log()))
 		}
 	})
 	events.follow(d)
 	return d
 }
 
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+// interesting are the last lines of a log without those of containerd's start.
+func interesting(log string) string {
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"), func(l string) bool {
+		return strings.Contains(l, "loading plugin") || strings.Contains(l, "load plugin") || strings.Contains(l, "msg=serving")
+	})
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

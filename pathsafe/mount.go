@@ -35,12 +35,16 @@ func Attach(mntfd int, t *Target) (ID, error) {
 }
 
 // Verify resolves p once more and compares: ErrRaced means that the mount want
-// is not what a process of the container finds there, so it may be anywhere.
+// is not what a process of the container finds there, or that it finds nothing,
+// so the mount may be anywhere.
 //
 // Mount ids can be reused on kernels before 6.8. Nothing to fear while a
 // descriptor of the mount is held, which keeps its id.
 func (d *Dir) Verify(p InRoot, want ID) error {
 	got, err := d.Stat(p)
+	if e, ok := err.(*OpError); ok && (e.Errno == unix.ENOENT || e.Errno == unix.ENOTDIR) {
+		e.kind = ErrRaced
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -35,9 +36,10 @@ type Container struct {
 	// work and never needed for a question.
 	slow sync.Mutex
 
+	paused atomic.Bool // written under slow
+
 	mu       sync.Mutex
 	procs    map[string]*Process // guarded by mu; execs by ID
-	paused   bool                // guarded by mu
 	deleted  bool                // guarded by mu
 	ended    []*Process          // guarded by mu: exits not handed out yet
 	draining bool                // guarded by mu
@@ -205,7 +207,7 @@ func (c *Container) Pause(ctx context.Context) error {
 	if err := c.group.Freeze(ctx); err != nil {
 		return fmt.Errorf("pause container %q: %w", c.opts.ID, err)
 	}
-	c.setPaused(true)
+	c.paused.Store(true)
 	return nil
 }
 
@@ -219,7 +221,7 @@ func (c *Container) Resume(ctx context.Context) error {
 	if err := c.group.Thaw(ctx); err != nil {
 		return fmt.Errorf("resume container %q: %w", c.opts.ID, err)
 	}
-	c.setPaused(false)
+	c.paused.Store(false)
 	return nil
 }
 
@@ -228,7 +230,7 @@ func (c *Container) Resume(ctx context.Context) error {
 func (c *Container) thawForKill() error {
 	c.slow.Lock()
 	defer c.slow.Unlock()
-	if !c.isPaused() {
+	if !c.paused.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), thawTimeout)
@@ -236,24 +238,12 @@ func (c *Container) thawForKill() error {
 	if err := c.group.Thaw(ctx); err != nil {
 		return fmt.Errorf("thaw container %q to kill it: %w", c.opts.ID, err)
 	}
-	c.setPaused(false)
+	c.paused.Store(false)
 	return nil
 }
 
 // thawTimeout bounds the thaw behind a SIGKILL.
 const thawTimeout = 5 * time.Second
-
-func (c *Container) setPaused(v bool) {
-	c.mu.Lock()
-	c.paused = v
-	c.mu.Unlock()
-}
-
-func (c *Container) isPaused() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.paused
-}
 
 // Update changes the limits that res names and no others.
 func (c *Container) Update(_ context.Context, res *specs.LinuxResources) error {

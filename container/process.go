@@ -58,7 +58,7 @@ func (p *Process) Status() Status {
 	p.mu.Lock()
 	s := p.status
 	p.mu.Unlock()
-	if s == Running && p.c.isPaused() {
+	if s == Running && p.c.paused.Load() {
 		return Paused
 	}
 	return s
@@ -116,7 +116,7 @@ func (p *Process) Kill(sig unix.Signal) error {
 	if err != nil {
 		return fmt.Errorf("send signal %d: %w", sig, os.NewSyscallError("pidfd_send_signal", err))
 	}
-	if sig == unix.SIGKILL && p.id == "" && p.c.isPaused() {
+	if sig == unix.SIGKILL && p.id == "" && p.c.paused.Load() {
 		// On cgroup v1 a frozen process does not die before it is thawed.
 		return p.c.thawForKill()
 	}

@@ -20,7 +20,13 @@ die() { say "$*"; exit 2; }
 
 # rows FILE prints a table without comments.
 rows() { sed 's/#.*//; /^[[:space:]]*$/d' "$1"; }
-list_of() { local f=$here/lists/${LIST:-$1}.txt; [ -r "$f" ] || die "there is no list $f"; rows "$f" | { [ -n "$QUICK" ] && grep -vw full || cat; }; }
+# list_of NAME prints the lines of a list that count in this run.
+list_of() {
+  local f=$here/lists/${LIST:-$1}.txt other=quick
+  [ -r "$f" ] || die "there is no list $f"
+  [ -z "$QUICK" ] || other=full
+  rows "$f" | grep -vw -- "$other" || true
+}
 
 # The machines to run, as lines of the matrix.
 machines=()
@@ -66,12 +72,13 @@ build() {
 
 # machine runs one line of the matrix.
 machine() {
-  local name=$1 init=$4 list=$5 kernel=${kernels[$1]} rc=0 limit=60 slow=20 p seconds opts=(); shift 5
+  local name=$1 init=$4 list=$5 kernel=${kernels[$1]} rc=0 limit=60 slow=20 p seconds words opts=(); shift 5
   [ "$("$here/accel.sh" "$kernel")" != kvm ] || slow=2
   mkdir -p "$stage/plan"; : >"$stage/plan/$name"
-  while read -r p seconds _; do
+  while read -r p seconds words; do
     [ -e "$stage/bin/${p//\//_}.test" ] || continue
-    echo "$p $seconds" >>"$stage/plan/$name"; limit=$((limit + seconds))
+    words=$(tr ' ' '\n' <<<"$words" | grep '^-test' | tr '\n' ' ') || true
+    echo "$p $seconds $words" >>"$stage/plan/$name"; limit=$((limit + seconds))
   done < <(list_of "$list")
   [ "$init" != systemd ] || opts+=(-S)
   rm -rf "$results/$name.log" "$results/$name"

@@ -42,7 +42,7 @@ run ctr task ls
 note_socket web
 
 title "One more process in it"
-run ctr task exec --exec-id e1 web sh -c 'echo "I see: $(ps -o pid,args | tail -n +2 | xargs)"'
+run ctr task exec --exec-id e1 web ps -o pid,user,args
 
 title "A command that does not exist is refused before anything is started"
 expect 1 ctr task exec --exec-id e2 web no-such-command

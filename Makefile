@@ -12,6 +12,8 @@ TIME    ?= 30s
 COUNT   ?= 10
 KERNEL  ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION_FLAGS = -X github.com/ibex-run/ibex/shim.Version=$(VERSION) \
+	-X github.com/ibex-run/ibex/shim.Revision=$(shell git rev-parse HEAD 2>/dev/null)
 
 # sudo forgets where Go is.
 export PATH := $(PATH):/usr/local/go/bin
@@ -29,7 +31,7 @@ help: ## list the targets
 .PHONY: build
 build: ## build the shim (and every other command) into bin/
 	@mkdir -p bin
-	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	$(GO) build -trimpath -ldflags '-s -w $(VERSION_FLAGS)' -o bin/ ./cmd/...
 
 .PHONY: install
 install: build ## install to DESTDIR and PREFIX (/usr/local): containerd finds the shim there

@@ -76,7 +76,7 @@ func runChild(t *testing.T, name string, attr *syscall.SysProcAttr, args ...stri
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), childEnv+"="+name)
+	cmd.Env = append(os.Environ(), childEnv+"="+name, "TMPDIR="+tempDir(t))
 	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
 	if err != nil {

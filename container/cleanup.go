@@ -63,7 +63,7 @@ func (r *record) remove(ctx context.Context) error {
 		return err
 	}
 	g, err := openGroup(h.layout, p)
-	if errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, cgroups.ErrNotFound) {
 		return nil
 	}
 	if err != nil {

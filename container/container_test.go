@@ -38,7 +38,7 @@ func newBundle(t *testing.T, args ...string) *bundle {
 	if err != nil {
 		t.Skip("needs busybox (package busybox-static)")
 	}
-	b := &bundle{t: t, id: "ibex-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())), dir: t.TempDir(), exit: make(chan *container.Process, 100)}
+	b := &bundle{t: t, id: "ibex-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "=", "-", ",", "").Replace(t.Name())), dir: t.TempDir(), exit: make(chan *container.Process, 100)}
 	if len(b.id) > 100 {
 		b.id = b.id[:100]
 	}

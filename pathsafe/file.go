@@ -11,12 +11,13 @@ import (
 type File struct {
 	fd     fd.FD
 	policy Policy
-	tree   string // for messages only
-	path   string
+	tree   string // for messages only, as are at and name
+	at     string // of the directory
+	name   string
 }
 
-func newFile(raw int, policy Policy, tree, path string) *File {
-	f := &File{policy: policy, tree: tree, path: path}
+func newFile(raw int, policy Policy, tree, at, name string) *File {
+	f := &File{policy: policy, tree: tree, at: at, name: name}
 	f.fd.Init(raw)
 	return f
 }
@@ -34,10 +35,17 @@ func (f *File) Disown() int { return f.fd.Disown() }
 func (f *File) Close() error { return f.fd.Close() }
 
 // String describes the file, for messages.
-func (f *File) String() string { return f.path + " in " + f.tree }
+func (f *File) String() string { return f.path() + " in " + f.tree }
+
+func (f *File) path() string {
+	if f.at == "" {
+		return f.name
+	}
+	return f.at + "/" + f.name
+}
 
 func (f *File) fail(op string, errno unix.Errno) error {
-	e := &OpError{Op: op, Tree: f.tree, Path: f.path, Errno: errno}
+	e := &OpError{Op: op, Tree: f.tree, Path: f.path(), Errno: errno}
 	// A removed cgroup answers ENODEV to a descriptor that was opened before.
 	// A process that is gone answers ESRCH to one in its procfs directory.
 	if f.policy == PolicyKernfs && errno == unix.ENODEV || f.policy == PolicyProc && errno == unix.ESRCH {
@@ -47,7 +55,7 @@ func (f *File) fail(op string, errno unix.Errno) error {
 }
 
 func (f *File) refuse(kind error, detail string) error {
-	return &OpError{Op: "check", Tree: f.tree, Path: f.path, kind: kind, detail: detail}
+	return &OpError{Op: "check", Tree: f.tree, Path: f.path(), kind: kind, detail: detail}
 }
 
 // wholeRead is the size below which one pread of a cgroup file is all of it.

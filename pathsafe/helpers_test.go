@@ -21,7 +21,7 @@ import (
 )
 
 // must ends the test if err is not nil.
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func wantErr(t *testing.T, err error, want ...error) {
 }
 
 // closing closes d at the end of the test.
-func closing[C interface{ Close() error }](t *testing.T, c C) C {
+func closing[C interface{ Close() error }](t testing.TB, c C) C {
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -174,7 +174,7 @@ func tmpfs(t *testing.T, at string) {
 }
 
 // hierarchyEntry returns the mount of a v1 controller, or of v2 for "unified".
-func hierarchyEntry(t *testing.T, controller string) MountInfoEntry {
+func hierarchyEntry(t testing.TB, controller string) MountInfoEntry {
 	t.Helper()
 	mounts, err := MountInfo()
 	must(t, err)
@@ -188,7 +188,7 @@ func hierarchyEntry(t *testing.T, controller string) MountInfoEntry {
 	return MountInfoEntry{}
 }
 
-func hierarchy(t *testing.T, controller string) (*Dir, string) {
+func hierarchy(t testing.TB, controller string) (*Dir, string) {
 	t.Helper()
 	m := hierarchyEntry(t, controller)
 	d, err := OpenHierarchy(m)
@@ -199,7 +199,7 @@ func hierarchy(t *testing.T, controller string) (*Dir, string) {
 var groupCounter atomic.Int64
 
 // group makes a cgroup for the test, which is removed with all below it.
-func group(t *testing.T, h *Dir) (*Dir, Name) {
+func group(t testing.TB, h *Dir) (*Dir, Name) {
 	t.Helper()
 	n := MustName(groupPrefix + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(groupCounter.Add(1), 10))
 	d, created, err := h.Mkdir(n, 0o755)
@@ -224,7 +224,7 @@ func group(t *testing.T, h *Dir) (*Dir, Name) {
 }
 
 // hierarchyOf finds the entry that h was opened from.
-func hierarchyOf(t *testing.T, h *Dir) MountInfoEntry {
+func hierarchyOf(t testing.TB, h *Dir) MountInfoEntry {
 	mounts, err := MountInfo()
 	must(t, err)
 	for _, m := range mounts {
@@ -286,7 +286,7 @@ func inode(t *testing.T, path string) uint64 {
 
 // tempDir is t.TempDir that takes away what is mounted below the directory
 // before it removes it: through a mount, it would remove the host's files.
-func tempDir(t *testing.T) string {
+func tempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ibex-test-pathsafe-")
 	must(t, err)

@@ -55,7 +55,7 @@ func (d *Dir) OpenRead(n Name) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newFile(f, d.policy, d.tree, d.join(n.String())), nil
+	return newFile(f, d.policy, d.tree, d.at, n.String()), nil
 }
 
 // openKernfsRead is the statfs-checked open: see OpenRead.

@@ -15,7 +15,7 @@ import (
 type Proc struct{ *Dir }
 
 // procRoot is the inode of the root of every procfs: PROC_ROOT_INO in
-// include/linux/proc_ns.h is 1 less than the first dynamic one, and 1.
+// include/linux/proc_ns.h.
 const procRoot = 1
 
 // OpenProc makes a procfs for the pid namespace of the calling thread. With
@@ -150,7 +150,7 @@ func (p *Proc) openProc(path string, flags uint64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newFile(n, PolicyProc, p.tree, path), nil
+	return newFile(n, PolicyProc, p.tree, "", path), nil
 }
 
 // magic opens what the magic link at path in the directory base leads to. It is
@@ -189,5 +189,5 @@ func (p *Proc) magic(base, path string, flags uint64) (*File, error) {
 	if errno != 0 {
 		return nil, p.fail("openat2", full, errno)
 	}
-	return newFile(n, PolicyProc, p.tree, full), nil
+	return newFile(n, PolicyProc, p.tree, "", full), nil
 }

@@ -45,7 +45,7 @@ func (p *Proc) NS(pidfd, pid int, name string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := checkNS(f.FD(), f.path, nstype); err != nil {
+	if err := checkNS(f.FD(), f.path(), nstype); err != nil {
 		_ = f.Close()
 		return -1, err
 	}

@@ -21,7 +21,7 @@ func (d *Dir) Create(n Name, perm uint32) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newFile(f, d.policy, d.tree, d.join(n.String())), nil
+	return newFile(f, d.policy, d.tree, d.at, n.String()), nil
 }
 
 // state acquires d for an operation that only PolicyState has. The caller

@@ -237,29 +237,21 @@ func (b *Builder) fd(f FD) arg {
 		}
 		return arg{kind: argSlot, val: uint64(f.slot)}
 	}
-	if !validName(f.name) {
-		b.fail("descriptor name %q is empty or has characters other than letters, digits and _-./:@", f.name)
+	if f.name == "" {
+		b.fail("a descriptor has no name")
 	}
 	if f.num < 0 && f.num != unix.AT_FDCWD && f.num != unresolved {
 		b.fail("descriptor %s is %d", f.name, f.num)
 	}
-	for i, n := range b.p.names {
-		if n == f.name {
+	// Steps that use a descriptor stand together: a longer memory is not worth
+	// the time in a plan with hundreds of them.
+	for i := len(b.p.names) - 1; i >= max(0, len(b.p.names)-8); i-- {
+		if b.p.names[i] == f.name {
 			return arg{kind: argFD, val: uint64(int64(f.num)), aux: uint32(i)}
 		}
 	}
 	b.p.names = append(b.p.names, f.name)
 	return arg{kind: argFD, val: uint64(int64(f.num)), aux: uint32(len(b.p.names) - 1)}
-}
-
-func validName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_-./:@", c) >= 0) {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // str records a string operand.

@@ -68,7 +68,10 @@ func (d *decoder) operand(f operand) (arg, error) {
 // fd reads "cwd", "none", "s0", "fd=name" or "fd=name(7)".
 func (d *decoder) fd(f operand) (arg, error) {
 	if f == fFD && d.skip("fd=") {
-		name := d.word()
+		name, err := d.name()
+		if err != nil {
+			return arg{}, err
+		}
 		if !d.skip("(") {
 			d.withhold("descriptor numbers")
 			return d.b.fd(Num(unresolved, name)), nil
@@ -94,6 +97,14 @@ func (d *decoder) fd(f operand) (arg, error) {
 		return arg{}, err
 	}
 	return d.b.fd(Slot(min(n, maxSteps)).FD()), nil
+}
+
+// name reads the name of a descriptor, in quotes or without.
+func (d *decoder) name() (string, error) {
+	if strings.HasPrefix(d.s, `"`) {
+		return d.quoted()
+	}
+	return d.word(), nil
 }
 
 func (d *decoder) withhold(what string) {

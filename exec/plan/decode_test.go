@@ -136,7 +136,7 @@ func randomPlan(r *rand.Rand) (*Plan, error) {
 			if len(slots) > 0 && r.IntN(2) == 0 {
 				return b.fd(slots[r.IntN(len(slots))].FD())
 			}
-			return b.fd([]FD{Cwd, Num(r.IntN(100), "a"), Num(r.IntN(100), fmt.Sprintf("x%d", r.IntN(5)))}[r.IntN(3)])
+			return b.fd([]FD{Cwd, Num(r.IntN(100), "a"), Num(r.IntN(100), fmt.Sprintf("x%d", r.IntN(5))), Num(r.IntN(100), "n"+randomString(r))}[r.IntN(4)])
 		case fSlot:
 			return b.fd(slots[r.IntN(len(slots))].FD())
 		case fStr:

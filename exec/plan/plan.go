@@ -30,7 +30,6 @@ type FD struct {
 
 // Num returns the operand for the inherited descriptor fd. The plan is printed
 // with the name ("fd=rootfs"), never the number, so that two runs print alike.
-// A name consists of letters, digits and any of "_-./:@".
 func Num(fd int, name string) FD { return FD{num: fd, name: name} }
 
 // Cwd is AT_FDCWD: paths are relative to the child's working directory.

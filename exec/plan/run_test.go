@@ -181,7 +181,7 @@ func TestAChildWhoseParentDiedEnds(t *testing.T) {
 	b.Close(Num(pair[0], "parents")) // a copy of the shim's end would keep it open
 	b.Read(Num(pair[1], "sock"), b.NewBuf(8), 8)
 	b.Want(8)
-	b.Execve("/bin/sleep", []string{"sleep", "1000"}, nil)
+	b.Exit(77)
 	p, err := b.Plan()
 	if err != nil {
 		t.Fatal(err)
@@ -211,6 +211,7 @@ func TestAnInterruptedReadGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := NewBuilder()
+	b.Close(Num(pair[0], "test"))
 	buf := b.NewBuf(8)
 	b.Read(Num(pair[1], "sock"), buf, 8)
 	b.Want(3)
@@ -403,6 +404,7 @@ func TestTheChildIsBornInItsCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := NewBuilder()
+	b.Close(Num(pair[0], "test"))
 	b.Read(Num(pair[1], "sock"), b.NewBuf(1), 1)
 	b.Exit(0)
 	p, err := b.Plan()

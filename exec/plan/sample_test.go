@@ -13,7 +13,7 @@ func everyStep(t testing.TB) *Plan {
 	b := NewBuilder()
 	buf, small := b.NewBuf(4096), b.NewBuf(16)
 	stat := b.NewBuf(StatxSize)
-	rootfs, sock, netns := Num(7, "rootfs"), Num(8, "sock"), Num(9, "/proc/1/ns/net")
+	rootfs, sock, netns := Num(7, "rootfs"), Num(8, "sock"), Num(9, "net of pod \"a\"\n")
 	later, end, child := b.NewLabel(), b.NewLabel(), b.NewLabel()
 
 	s := b.Openat2(rootfs, "proc", unix.OpenHow{

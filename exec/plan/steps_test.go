@@ -25,6 +25,8 @@ func hold(t *testing.T, flags uint64, build func(b *Builder, sock FD), look func
 	defer unix.Close(pair[0])
 	b := NewBuilder()
 	sock := Num(pair[1], "sock")
+	// Its copy of our end would keep the child waiting if the test died.
+	b.Close(Num(pair[0], "test"))
 	build(b, sock)
 	b.Write(sock, []byte("ready"))
 	b.Read(sock, b.NewBuf(8), 1)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -214,12 +215,27 @@ func (w *printer) fd(a arg) {
 		return
 	}
 	w.str("fd=")
-	w.str(name)
+	if plainName(name) {
+		w.str(name)
+	} else {
+		w.quote([]byte(name))
+	}
 	if w.full && n != unresolved {
 		w.str("(")
 		w.int(n)
 		w.str(")")
 	}
+}
+
+// plainName says whether a name needs no quotes.
+func plainName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_-./:@", c) >= 0) {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // quote prints a Go string, which escapes newlines and whatever is not UTF-8.

@@ -80,7 +80,9 @@ func (x *explainer) contents(head []byte, depth int) (before, after string) {
 	case strings.HasPrefix(string(head[:min(2, len(head))]), "#!"):
 		interp, problem := shebang(head)
 		if problem != "" {
-			if x.errno == unix.ENOEXEC {
+			// ENOEXEC, or EACCES: a file that ends after #! has the empty path as
+			// its interpreter, which is the working directory for the kernel.
+			if x.errno == unix.ENOEXEC || x.errno == unix.EACCES {
 				return "", problem
 			}
 			return "", ""
@@ -141,7 +143,7 @@ const scriptBuffer = 256
 // shebang returns the interpreter named in the first line of a script, which
 // starts with "#!", as fs/binfmt_script.c reads it: blanks and tabs separate,
 // a carriage return belongs to the name. problem says why the kernel finds no
-// name, which is ENOEXEC.
+// name.
 func shebang(head []byte) (interp, problem string) {
 	head = head[:min(len(head), scriptBuffer)]
 	line := string(head[2:])

@@ -219,7 +219,7 @@ func WaitEvent(ctx context.Context, dir *pathsafe.Dir, e Event, want bool) error
 		if err != nil {
 			return err
 		}
-		if eventIs(buf[:n], e) == want {
+		if EventIs(buf[:n], e) == want {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -243,7 +243,8 @@ func pollWait(ctx context.Context) int {
 	return int(min(max(time.Until(deadline).Milliseconds(), 1), most))
 }
 
-func eventIs(text []byte, e Event) bool {
+// EventIs reports whether the text of cgroup.events has e set.
+func EventIs(text []byte, e Event) bool {
 	for rest := text; len(rest) > 0; {
 		var line []byte
 		line, rest = scan.Line(rest)

@@ -1,44 +1,31 @@
 package cgroup1
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ibex-run/ibex/cgroups"
-	"github.com/ibex-run/ibex/internal/scan"
 	"github.com/ibex-run/ibex/pathsafe"
 )
-
-// statFile is one file of the statistics: where it is, and what its text fills.
-// Either parse or number is set.
-type statFile struct {
-	controller, name string
-	has              cgroups.Has
-	parse            func(s *cgroups.Stats, text []byte) error
-	number           func(s *cgroups.Stats) *uint64
-}
 
 // statTable lists the files in the order in which they are read. The counters of
 // a resource are read one after the other, so that they fit together as well as
 // separate files can. cpuacct.usage is not among them: it is the sum of
 // cpuacct.usage_percpu (cpuusage_read, kernel/sched/cpuacct.c).
-func statTable() []statFile {
-	files := []statFile{
-		{controller: "cpuacct", name: "cpuacct.usage_percpu", has: cgroups.HasCPU | cgroups.HasPerCPU, parse: parseUsagePercpu},
-		{controller: "cpuacct", name: "cpuacct.stat", has: cgroups.HasCPU, parse: parseCpuacctStat},
-		{controller: "cpu", name: "cpu.stat", parse: parseCPUStat},
-		{controller: "memory", name: "memory.stat", has: cgroups.HasMemoryStat, parse: parseMemoryStat},
-		{controller: "memory", name: "memory.oom_control", has: cgroups.HasOOMControl, parse: func(s *cgroups.Stats, text []byte) error {
+func statTable() []cgroups.StatFile {
+	files := []cgroups.StatFile{
+		{Controller: "cpuacct", Name: "cpuacct.usage_percpu", Has: cgroups.HasCPU | cgroups.HasPerCPU, Parse: parseUsagePercpu},
+		{Controller: "cpuacct", Name: "cpuacct.stat", Has: cgroups.HasCPU, Parse: parseCpuacctStat},
+		{Controller: "cpu", Name: "cpu.stat", Parse: parseCPUStat},
+		{Controller: "memory", Name: "memory.stat", Has: cgroups.HasMemoryStat, Parse: parseMemoryStat},
+		{Controller: "memory", Name: "memory.oom_control", Has: cgroups.HasOOMControl, Parse: func(s *cgroups.Stats, text []byte) error {
 			return parseOOMControl(&s.Memory.OOMControl, text)
 		}},
-		{controller: "pids", name: "pids.current", has: cgroups.HasPids, number: func(s *cgroups.Stats) *uint64 { return &s.Pids.Current }},
-		{controller: "pids", name: "pids.max", has: cgroups.HasPids, number: func(s *cgroups.Stats) *uint64 { return &s.Pids.Limit }},
-		{controller: "rdma", name: "rdma.current", has: cgroups.HasRdma, parse: cgroups.ParseRdmaCurrent},
-		{controller: "rdma", name: "rdma.max", has: cgroups.HasRdma, parse: cgroups.ParseRdmaMax},
+		{Controller: "pids", Name: "pids.current", Has: cgroups.HasPids, Number: func(s *cgroups.Stats) *uint64 { return &s.Pids.Current }},
+		{Controller: "pids", Name: "pids.max", Has: cgroups.HasPids, Number: func(s *cgroups.Stats) *uint64 { return &s.Pids.Limit }},
+		{Controller: "rdma", Name: "rdma.current", Has: cgroups.HasRdma, Parse: cgroups.ParseRdmaCurrent},
+		{Controller: "rdma", Name: "rdma.max", Has: cgroups.HasRdma, Parse: cgroups.ParseRdmaMax},
 	}
 	for _, c := range []struct {
 		prefix    string
@@ -51,10 +38,10 @@ func statTable() []statFile {
 		{"memory.kmem.tcp.", cgroups.HasKernelTCP, 0, func(s *cgroups.Stats) *cgroups.Counter { return &s.Memory.KernelTCP }},
 	} {
 		files = append(files,
-			statFile{controller: "memory", name: c.prefix + "usage_in_bytes", has: c.has, number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Usage }},
-			statFile{controller: "memory", name: c.prefix + "limit_in_bytes", has: c.has, number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Limit }},
-			statFile{controller: "memory", name: c.prefix + "max_usage_in_bytes", has: c.peak, number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Max }},
-			statFile{controller: "memory", name: c.prefix + "failcnt", number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Failcnt }},
+			cgroups.StatFile{Controller: "memory", Name: c.prefix + "usage_in_bytes", Has: c.has, Number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Usage }},
+			cgroups.StatFile{Controller: "memory", Name: c.prefix + "limit_in_bytes", Has: c.has, Number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Limit }},
+			cgroups.StatFile{Controller: "memory", Name: c.prefix + "max_usage_in_bytes", Has: c.peak, Number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Max }},
+			cgroups.StatFile{Controller: "memory", Name: c.prefix + "failcnt", Number: func(s *cgroups.Stats) *uint64 { return &c.counter(s).Failcnt }},
 		)
 	}
 	// blkio.throttle counts for every device whatever its scheduler. What only
@@ -72,7 +59,7 @@ func statTable() []statFile {
 		{"blkio.bfq.time_recursive", cgroups.IOTime},
 		{"blkio.bfq.sectors_recursive", cgroups.IOSectors},
 	} {
-		files = append(files, statFile{controller: "blkio", name: b.name, has: cgroups.HasBlkio, parse: func(s *cgroups.Stats, text []byte) error {
+		files = append(files, cgroups.StatFile{Controller: "blkio", Name: b.name, Has: cgroups.HasBlkio, Parse: func(s *cgroups.Stats, text []byte) error {
 			return parseBlkio(s, b.kind, text)
 		}})
 	}
@@ -80,7 +67,7 @@ func statTable() []statFile {
 }
 
 // hugetlbFiles are those of each size of huge pages that dir has files for.
-func hugetlbFiles(dir *pathsafe.Dir) (files []statFile, sizes []uint64, err error) {
+func hugetlbFiles(dir *pathsafe.Dir) (files []cgroups.StatFile, sizes []uint64, err error) {
 	entries, err := dir.List(1 << 16)
 	if err != nil {
 		return nil, nil, err
@@ -102,30 +89,21 @@ func hugetlbFiles(dir *pathsafe.Dir) (files []statFile, sizes []uint64, err erro
 			{"max_usage_in_bytes", func(s *cgroups.Stats) *uint64 { return &s.Hugetlb[i].Max }},
 			{"failcnt", func(s *cgroups.Stats) *uint64 { return &s.Hugetlb[i].Failcnt }},
 		} {
-			files = append(files, statFile{controller: "hugetlb", name: prefix + f.name, has: cgroups.HasHugetlb, number: f.number})
+			files = append(files, cgroups.StatFile{Controller: "hugetlb", Name: prefix + f.name, Has: cgroups.HasHugetlb, Number: f.number})
 		}
 	}
 	return files, sizes, nil
 }
 
-// statFiles holds the open files.
+// statFiles is what Stat keeps.
 type statFiles struct {
-	opened bool
-	files  []openStat
+	reader cgroups.Reader
 	sizes  []uint64 // of huge pages
-	buf    []byte
-}
-
-type openStat struct {
-	statFile
-	f *pathsafe.File
 }
 
 func (o *statFiles) close() {
-	for i := range o.files {
-		_ = o.files[i].f.Close()
-	}
-	*o = statFiles{}
+	o.reader.Close()
+	o.sizes = nil
 }
 
 // Stat reads the statistics into s. What this host does not have is absent, see
@@ -137,7 +115,7 @@ func (o *statFiles) close() {
 func (g *Group) Stat(s *cgroups.Stats) error {
 	g.statMu.Lock()
 	defer g.statMu.Unlock()
-	if !g.stat.opened {
+	if !g.stat.reader.Opened() {
 		if err := g.openStat(); err != nil {
 			return err
 		}
@@ -146,12 +124,7 @@ func (g *Group) Stat(s *cgroups.Stats) error {
 	for _, size := range g.stat.sizes {
 		s.Hugetlb = append(s.Hugetlb, cgroups.HugetlbStats{PageSize: size})
 	}
-	for i := range g.stat.files {
-		if err := g.readStat(s, &g.stat.files[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.stat.reader.Read(s)
 }
 
 // openStat opens the files that are there.
@@ -164,64 +137,12 @@ func (g *Group) openStat() error {
 		}
 		table, g.stat.sizes = append(table, files...), sizes
 	}
-	for _, f := range table {
-		m := g.member(f.controller)
-		if m == nil {
-			continue
+	return g.stat.reader.Open(g.path.String(), table, func(f cgroups.StatFile) *pathsafe.Dir {
+		if m := g.member(f.Controller); m != nil {
+			return m.dir
 		}
-		file, err := m.dir.OpenRead(pathsafe.MustName(f.name))
-		if errors.Is(err, unix.ENOENT) && !errors.Is(err, pathsafe.ErrGone) {
-			continue
-		}
-		if err != nil {
-			g.stat.close()
-			return g.fileError("open", f.name, err)
-		}
-		g.stat.files = append(g.stat.files, openStat{f, file})
-	}
-	g.stat.opened = true
-	g.stat.buf = make([]byte, 4096)
-	return nil
-}
-
-// readStat reads one file into s. The buffer stays as large as the largest file
-// has needed.
-func (g *Group) readStat(s *cgroups.Stats, o *openStat) error {
-	n, err := pread(o.f, g.stat.buf)
-	for n == len(g.stat.buf) && n < maxStatFile {
-		g.stat.buf = make([]byte, 2*n)
-		n, err = pread(o.f, g.stat.buf)
-	}
-	if err != nil {
-		return g.fileError("read", o.name, err)
-	}
-	text := g.stat.buf[:n]
-	if o.number != nil {
-		v, ok := scan.UintOrMax(scan.Trim(text))
-		if !ok {
-			return g.fileError("parse", o.name, fmt.Errorf("unexpected %.100q", text))
-		}
-		*o.number(s) = v
-	} else if err := o.parse(s, text); err != nil {
-		return g.fileError("parse", o.name, err)
-	}
-	s.Has |= o.has
-	return nil
-}
-
-const maxStatFile = 1 << 20
-
-// pread reads a file that the kernel prints at once. All files of the statistics
-// are such (single_open in cgroup_seqfile_start, kernel/cgroup/cgroup.c), so a
-// reading that does not fill buf is the whole file and needs no second pread,
-// for which the kernel would make the text again.
-func pread(f *pathsafe.File, buf []byte) (int, error) {
-	for {
-		n, err := unix.Pread(f.FD(), buf, 0)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
-	}
+		return nil
+	})
 }
 
 // StatFDs is the number of descriptors that the group holds now, those of its
@@ -229,7 +150,7 @@ func pread(f *pathsafe.File, buf []byte) (int, error) {
 func (g *Group) StatFDs() int {
 	g.statMu.Lock()
 	defer g.statMu.Unlock()
-	return len(g.stat.files) + len(g.all())
+	return g.stat.reader.Len() + len(g.all())
 }
 
 // PidsCurrent reads the number of tasks alone.

@@ -76,7 +76,7 @@ func newBox(t *testing.T, s boxSpec) *box {
 		b.id = fmt.Sprintf("c%d", boxes.Add(1))
 	}
 	// Not the test's own context: that one ends before the cleanup.
-	ctx, cancel := context.WithTimeout(b.d.Context(context.Background()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(b.d.Context(context.Background()), time.Minute)
 	b.ctx = ctx
 	t.Cleanup(cancel)
 	img, err := b.d.Client.GetImage(ctx, ctd.ImageName)
@@ -245,7 +245,8 @@ func (b *box) drain(io cio.IO) {
 	select {
 	case <-done:
 	case <-time.After(prompt):
-		b.t.Errorf("the output does not end; have %q", short(b.out.String()))
+		b.t.Errorf("the output on %s does not end", io.Config().Stdout)
+		b.dumpShim()
 	}
 }
 
@@ -327,7 +328,27 @@ func (b *box) checkResidue() {
 			r.PIDs = append(r.PIDs, b.shimPID)
 		}
 	}
-	r.Check(b.t, prompt)
+	if r.Check(b.t, prompt); b.t.Failed() {
+		b.dumpShim()
+	}
+}
+
+// dumpShim logs what a shim that hangs is doing, and what it holds.
+func (b *box) dumpShim() {
+	if b.shimPID == 0 || !ktest.Alive(b.shimPID) {
+		return
+	}
+	log := b.d.Log()
+	_ = syscall.Kill(b.shimPID, syscall.SIGUSR1)
+	_ = ktest.Poll(3*time.Second, func() error {
+		if !strings.Contains(b.d.Log()[len(log):], "goroutine ") {
+			return errors.New("no dump")
+		}
+		return nil
+	})
+	b.t.Logf("descriptors of the shim: %q", ktest.FDs(b.shimPID))
+	b.t.Logf("children: %v", ktest.Children(b.shimPID))
+	b.t.Logf("from the log: %s", b.d.Log()[len(log):])
 }
 
 // shared tells whether other containers live in the same shim.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -269,4 +270,23 @@ func FuzzParse(f *testing.F) {
 		}
 		sameSteps(t, p, q)
 	})
+}
+
+func TestTheExampleInTheDocumentationParses(t *testing.T) {
+	text, err := os.ReadFile("../../docs/plan.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```\nplan ")
+	example, _, ok := strings.Cut("plan "+rest, "```")
+	if !ok {
+		t.Fatal("no example")
+	}
+	p, err := Parse(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.String(); got != example {
+		t.Errorf("got\n%s\nwant\n%s", got, example)
+	}
 }

@@ -1,6 +1,10 @@
 package cgroups
 
-import "math"
+import (
+	"math"
+
+	"github.com/ibex-run/ibex/internal/scan"
+)
 
 // NoLimit is the value of a limit whose file says "max".
 //
@@ -255,4 +259,22 @@ func (s *Stats) Clone() *Stats {
 	c.Hugetlb = append([]HugetlbStats(nil), s.Hugetlb...)
 	c.Rdma = append([]RdmaStats(nil), s.Rdma...)
 	return &c
+}
+
+// Set sets the field that a pressure file calls key. Unknown keys are skipped;
+// ok is false for a value that is no number.
+func (s *Stall) Set(key, value []byte) (ok bool) {
+	switch string(key) {
+	case "avg10":
+		s.Avg10, ok = scan.Hundredths(value)
+	case "avg60":
+		s.Avg60, ok = scan.Hundredths(value)
+	case "avg300":
+		s.Avg300, ok = scan.Hundredths(value)
+	case "total":
+		s.Total, ok = scan.Uint(value)
+	default:
+		return true
+	}
+	return ok
 }

@@ -125,95 +125,109 @@ func TestParseRefusesWithTheLine(t *testing.T) {
 	}
 }
 
-// randomPlan appends steps with random operands, straight from the table.
+// randomizer makes plans with random operands, straight from the table.
+type randomizer struct {
+	*rand.Rand
+	b       *Builder
+	slots   []Slot
+	bufs    []Buf
+	pending map[Label]bool // not placed yet
+}
+
 func randomPlan(r *rand.Rand) (*Plan, error) {
-	b := NewBuilder()
-	var slots []Slot
-	pending := map[Label]bool{}
-	bufs := []Buf{b.NewBuf(4096), b.NewBuf(300)}
-	operand := func(f operand) arg {
-		switch f.form() {
-		case fFD:
-			if len(slots) > 0 && r.IntN(2) == 0 {
-				return b.fd(slots[r.IntN(len(slots))].FD())
-			}
-			return b.fd([]FD{Cwd, Num(r.IntN(100), "a"), Num(r.IntN(100), fmt.Sprintf("x%d", r.IntN(5))), Num(r.IntN(100), "n"+randomString(r))}[r.IntN(4)])
-		case fSlot:
-			return b.fd(slots[r.IntN(len(slots))].FD())
-		case fStr:
-			return b.str(strings.ReplaceAll(randomString(r), "\x00", ""))
-		case fBytes:
-			s := []byte(randomString(r) + "12345678")
-			return b.bytes(s[:len(s)&^7])
-		case fFlags:
-			return num(r.Uint64() & r.Uint64())
-		case fEnum:
-			if n := f.names(); n != nil && r.IntN(2) == 0 {
-				return num((*n)[r.IntN(len(*n))].val)
-			}
-			return num(r.Uint64N(64) + 1)
-		case fBuf:
-			return b.buf(bufs[r.IntN(2)], r.IntN(4)*8)
-		case fIDs:
-			return b.ids([]uint32{r.Uint32(), 0}[:r.IntN(3)])
-		case fArgv, fEnv:
-			var list []string
-			for range r.IntN(4) {
-				list = append(list, strings.ReplaceAll(randomString(r), "\x00", "="))
-			}
-			return b.vec("list", list)
-		case fFilter:
-			return b.filter([]unix.SockFilter{{Code: uint16(r.Uint32()), Jt: 1, Jf: 2, K: r.Uint32()}, {}}[:1+r.IntN(2)])
-		case fHex:
-			return num(r.Uint64N(256))
-		case fInt:
-			return num(r.IntN(100) - 50)
-		}
-		return num(r.Uint64N(40))
-	}
+	x := randomizer{Rand: r, b: NewBuilder(), pending: map[Label]bool{}}
+	x.bufs = []Buf{x.b.NewBuf(4096), x.b.NewBuf(300)}
 	for range 1 + r.IntN(20) {
-		k := kind(r.IntN(int(numKinds)))
-		if k == opClone || k == opStatx || k == opMountSetattr || k == opWriteSlot && len(slots) == 0 {
-			k = opSetsid
-		}
-		for l := range pending {
-			if r.IntN(3) == 0 {
-				b.Place(l)
-				delete(pending, l)
-			}
-		}
-		var args []arg
-		for _, f := range specs[k].forms {
-			args = append(args, operand(f))
-		}
-		b.add(k, args...)
-		if !specs[k].pseudo && r.IntN(3) == 0 {
-			slots = append(slots, b.Result())
-		}
-		if r.IntN(3) == 0 {
-			b.Tolerate(unix.EIO, unix.ENXIO)
-		}
-		if r.IntN(3) == 0 {
-			b.Want(uintptr(r.IntN(9)))
-		}
-		if r.IntN(2) == 0 {
-			l := b.NewLabel()
-			pending[l] = true
-			switch r.IntN(3) {
-			case 0:
-				b.OnError(l, unix.ENOENT)
-			case 1:
-				b.OnSuccess(l)
-			case 2:
-				b.OnZero(l)
-			}
+		x.step()
+	}
+	for l := range x.pending {
+		x.b.Place(l)
+	}
+	x.b.Exit(0)
+	return x.b.Plan()
+}
+
+func (x *randomizer) step() {
+	k := kind(x.IntN(int(numKinds)))
+	if k == opClone || k == opStatx || k == opMountSetattr || k == opWriteSlot && len(x.slots) == 0 {
+		k = opSetsid // random operands do not pass their checks
+	}
+	for l := range x.pending {
+		if x.IntN(3) == 0 {
+			x.b.Place(l)
+			delete(x.pending, l)
 		}
 	}
-	for l := range pending {
-		b.Place(l)
+	var args []arg
+	for _, f := range specs[k].forms {
+		args = append(args, x.operand(f))
 	}
-	b.Exit(0)
-	return b.Plan()
+	x.b.add(k, args...)
+	if !specs[k].pseudo && x.IntN(3) == 0 {
+		x.slots = append(x.slots, x.b.Result())
+	}
+	if x.IntN(3) == 0 {
+		x.b.Tolerate(unix.EIO, unix.ENXIO)
+	}
+	if x.IntN(3) == 0 {
+		x.b.Want(uintptr(x.IntN(9)))
+	}
+	if x.IntN(2) == 0 {
+		l := x.b.NewLabel()
+		x.pending[l] = true
+		switch x.IntN(3) {
+		case 0:
+			x.b.OnError(l, unix.ENOENT)
+		case 1:
+			x.b.OnSuccess(l)
+		case 2:
+			x.b.OnZero(l)
+		}
+	}
+}
+
+func (x *randomizer) operand(f operand) arg {
+	switch f.form() {
+	case fFD:
+		if len(x.slots) > 0 && x.IntN(2) == 0 {
+			return x.b.fd(x.slots[x.IntN(len(x.slots))].FD())
+		}
+		return x.b.fd([]FD{
+			Cwd, Num(x.IntN(100), "a"),
+			Num(x.IntN(100), fmt.Sprintf("x%d", x.IntN(5))), Num(x.IntN(100), "n"+randomString(x.Rand)),
+		}[x.IntN(4)])
+	case fSlot:
+		return x.b.fd(x.slots[x.IntN(len(x.slots))].FD())
+	case fStr:
+		return x.b.str(strings.ReplaceAll(randomString(x.Rand), "\x00", ""))
+	case fBytes:
+		s := []byte(randomString(x.Rand) + "12345678")
+		return x.b.bytes(s[:len(s)&^7])
+	case fFlags:
+		return num(x.Uint64() & x.Uint64())
+	case fEnum:
+		if n := f.names(); n != nil && x.IntN(2) == 0 {
+			return num((*n)[x.IntN(len(*n))].val)
+		}
+		return num(x.Uint64N(64) + 1)
+	case fBuf:
+		return x.b.buf(x.bufs[x.IntN(2)], x.IntN(4)*8)
+	case fIDs:
+		return x.b.ids([]uint32{x.Uint32(), 0}[:x.IntN(3)])
+	case fArgv, fEnv:
+		var list []string
+		for range x.IntN(4) {
+			list = append(list, strings.ReplaceAll(randomString(x.Rand), "\x00", "="))
+		}
+		return x.b.vec("list", list)
+	case fFilter:
+		return x.b.filter([]unix.SockFilter{{Code: uint16(x.Uint32()), Jt: 1, Jf: 2, K: x.Uint32()}, {}}[:1+x.IntN(2)])
+	case fHex:
+		return num(x.Uint64N(256))
+	case fInt:
+		return num(x.IntN(100) - 50)
+	}
+	return num(x.Uint64N(40))
 }
 
 func randomString(r *rand.Rand) string {

@@ -20,7 +20,8 @@ const maxInterpreters = 5
 // a script's interpreter, an ELF interpreter (the dynamic loader), the right
 // architecture. Only execve knows these; Lookup has succeeded before.
 //
-// path is absolute inside the container's root; see InCwd. read fills buf with
+// path is absolute inside the container's root; see InCwd. A relative one gets
+// the text of the errno and no more. read fills buf with
 // the first bytes of a file and returns how many there were; it may return
 // them together with an error. The files may have changed since execve, so the
 // text is the best guess, while the errno stays the one that execve gave.
@@ -45,6 +46,9 @@ func (x *explainer) explain(path string, depth int) (before, after string) {
 	case unix.ENOENT, unix.ENOEXEC, unix.EACCES, unix.ELOOP, unix.ELIBBAD, unix.ENOTDIR, unix.ENAMETOOLONG:
 	default:
 		return "", "" // E2BIG, ETXTBSY, ENOMEM and others speak for themselves
+	}
+	if !strings.HasPrefix(path, "/") {
+		return "", ""
 	}
 	if depth > maxInterpreters {
 		return "", "too many interpreters of interpreters"

@@ -112,9 +112,10 @@ func TestExplainExec(t *testing.T) {
 		{"/self", unix.ELOOP, ""},
 		{"/static", unix.E2BIG, `exec: "/static": argument list too long`},
 		{"/missing", unix.ETXTBSY, `exec: "/missing": text file busy`},
+		{"missing", unix.ENOENT, `exec: "missing": no such file or directory`},
 		{"/good-script", unix.ENOENT, `exec: "/good-script": no such file or directory`},
 	} {
-		t.Run(tt.path[1:]+" "+unix.ErrnoName(tt.errno), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(tt.path, "/")+" "+unix.ErrnoName(tt.errno), func(t *testing.T) {
 			err := ExplainExec(files, tt.path, files.read, tt.errno)
 			checkText(t, err, tt.errno, tt.text)
 		})

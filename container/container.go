@@ -164,6 +164,11 @@ func (c *Container) Pids() ([]ProcessInfo, error) {
 	if c.isDeleted() {
 		return nil, fmt.Errorf("container %q: %w", c.opts.ID, ErrNotFound)
 	}
+	if s := c.init.Status(); s == Stopped {
+		// An empty list would tell containerd, after its restart, that the shim
+		// is a left-over.
+		return nil, &StateError{"list the processes of", s}
+	}
 	pids, err := c.group.Procs()
 	if err != nil {
 		return nil, err

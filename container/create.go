@@ -147,9 +147,9 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 		if err := p.setConsole(pty.Master); err != nil {
 			return err
 		}
-		err = useTerminal(&ep, pty)
+		err = c.useTerminal(&ep, pty)
 	} else {
-		err = usePipes(&ep, c.opts.Stdio)
+		err = c.usePipes(&ep, c.opts.Stdio)
 	}
 	if err != nil {
 		return err
@@ -218,7 +218,8 @@ func (c *Container) rootfsConfig(h *hostState, ns joined) rootfs.Config {
 		Bundle: c.opts.Bundle, Path: rootPath(c.spec, c.opts.Bundle), Readonly: c.spec.Root.Readonly,
 		Mounts: c.spec.Mounts, Devices: l.Devices, Masked: l.MaskedPaths, ReadonlyPaths: l.ReadonlyPaths,
 		Propagation: l.RootfsPropagation, Cwd: c.spec.Process.Cwd, Terminal: c.opts.Terminal,
-		PIDNamespace: ns.fd(unix.CLONE_NEWPID),
+		PIDNamespace: ns.fd(unix.CLONE_NEWPID), IDs: c.ids(), UserNS: ns.fd(unix.CLONE_NEWUSER), NewUserNS: newUserNS,
+		HostNetwork: !private(c.spec, specs.NetworkNamespace) && private(c.spec, specs.UserNamespace),
 		Cgroup: rootfs.Cgroup{
 			V2: h.layout.Mode == cgroups.V2, Private: private(c.spec, specs.CgroupNamespace), Dirs: cgroupDirs(c.group),
 		},

@@ -181,24 +181,33 @@ func (c *Container) watchOOM() error {
 			if _, err := c.oom.Read(buf[:]); err != nil {
 				return // closed by Delete
 			}
-			c.checkOOM()
+			// cgroup v1 tells of the shortage, before anything was killed: the
+			// counter follows, or does not if memory was found.
+			for end := time.Now().Add(oomDelay); !c.checkOOM() && time.Now().Before(end); {
+				time.Sleep(oomDelay / 100)
+			}
 		}
 	}()
 	return nil
 }
 
-// checkOOM reports the kills since the last look. It is called for each
+// oomDelay bounds the wait for a kill after its notification.
+const oomDelay = time.Second
+
+// checkOOM reports the kills since the last look, and whether there were any. It is called for each
 // notification, and before an exit is reported: the event comes first.
-func (c *Container) checkOOM() {
+func (c *Container) checkOOM() (any bool) {
 	c.oomMu.Lock()
 	defer c.oomMu.Unlock()
 	n, err := c.group.OOMKills()
 	if err != nil {
-		return // the group is gone, and with it the counter
+		return true // the group is gone, and with it the counter
 	}
 	for ; c.ooms < n; c.ooms++ {
 		if c.opts.OnOOM != nil {
 			c.opts.OnOOM()
 		}
+		any = true
 	}
+	return any
 }

@@ -34,7 +34,7 @@ func Features() *features.Features {
 			Selinux:  &features.Selinux{Enabled: &no},
 			IntelRdt: &features.IntelRdt{Enabled: &no, Schemata: &no, Monitoring: &no},
 			MountExtensions: &features.MountExtensions{
-				IDMap: &features.IDMap{Enabled: &no},
+				IDMap: &features.IDMap{Enabled: &yes},
 			},
 			NetDevices: &features.NetDevices{Enabled: &no},
 		},

@@ -109,18 +109,22 @@ func (b *bundle) nothingLeft() {
 func TestAFailingCreateLeavesNothing(t *testing.T) {
 	period := uint64(1)
 	for name, breakIt := range map[string]func(s *specs.Spec){
-		"no args":               func(s *specs.Spec) { s.Process.Args = nil },
-		"bad mount source":      func(s *specs.Spec) { s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Type: "bind", Source: "/nope"}) },
-		"bad mount option":      func(s *specs.Spec) { s.Mounts[1].Options = []string{"size=nonsense"} },
-		"unknown file system":   func(s *specs.Spec) { s.Mounts[1].Type = "nofs" },
-		"bad CPU period":        func(s *specs.Spec) { s.Linux.Resources.CPU = &specs.LinuxCPU{Period: &period} },
-		"bad namespace path":    func(s *specs.Spec) { s.Linux.Namespaces[4].Path = "/etc/passwd" },
-		"hooks":                 func(s *specs.Spec) { s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/bin/true"}}} },
-		"no mount namespace":    func(s *specs.Spec) { s.Linux.Namespaces = s.Linux.Namespaces[:3] },
-		"unknown capability":    func(s *specs.Spec) { s.Process.Capabilities.Bounding = []string{"CAP_X"} },
-		"no cwd":                func(s *specs.Spec) { s.Process.Cwd = "relative" },
-		"host sysctl":           func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"kernel.core_pattern": "|/x"} },
-		"mount over /proc":      func(s *specs.Spec) { s.Mounts = append(s.Mounts, specs.Mount{Destination: "/proc/self", Type: "tmpfs"}) },
+		"no args": func(s *specs.Spec) { s.Process.Args = nil },
+		"bad mount source": func(s *specs.Spec) {
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Type: "bind", Source: "/nope"})
+		},
+		"bad mount option":    func(s *specs.Spec) { s.Mounts[1].Options = []string{"size=nonsense"} },
+		"unknown file system": func(s *specs.Spec) { s.Mounts[1].Type = "nofs" },
+		"bad CPU period":      func(s *specs.Spec) { s.Linux.Resources.CPU = &specs.LinuxCPU{Period: &period} },
+		"bad namespace path":  func(s *specs.Spec) { s.Linux.Namespaces[4].Path = "/etc/passwd" },
+		"hooks":               func(s *specs.Spec) { s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/bin/true"}}} },
+		"no mount namespace":  func(s *specs.Spec) { s.Linux.Namespaces = s.Linux.Namespaces[:3] },
+		"unknown capability":  func(s *specs.Spec) { s.Process.Capabilities.Bounding = []string{"CAP_X"} },
+		"no cwd":              func(s *specs.Spec) { s.Process.Cwd = "relative" },
+		"host sysctl":         func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"kernel.core_pattern": "|/x"} },
+		"mount over /proc": func(s *specs.Spec) {
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/proc/self", Type: "tmpfs"})
+		},
 		"a root that is a file": func(s *specs.Spec) { s.Root.Path = "/etc/passwd" },
 		"cgroup path escapes":   func(s *specs.Spec) { s.Linux.CgroupsPath = "/a/../../b" },
 	} {

@@ -11,11 +11,11 @@ import (
 )
 
 // joinOrder: namespaces that are joined, in order. The PID namespace changes
-// nothing for the caller itself; the mount namespace comes last because the
-// setup that follows works in it.
+// nothing for the caller itself. The user namespace comes last: before it, the
+// host's privileges reach into every other.
 var joinOrder = []specs.LinuxNamespaceType{
 	specs.NetworkNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.CgroupNamespace,
-	specs.PIDNamespace, specs.MountNamespace,
+	specs.TimeNamespace, specs.PIDNamespace, specs.MountNamespace, specs.UserNamespace,
 }
 
 // joined are the namespaces given by path, opened.
@@ -68,6 +68,29 @@ func openNamespaces(s *specs.Spec) (j joined, err error) {
 			}
 		}
 	}
+	return j.addMade(s)
+}
+
+// addMade adds the namespaces that are new and still joined like others: the
+// user namespace, whose maps are written in advance, and the time namespace,
+// whose offsets are.
+func (j joined) addMade(s *specs.Spec) (joined, error) {
+	user := j.fd(unix.CLONE_NEWUSER)
+	if isNew(s, specs.UserNamespace) {
+		fd, err := newUserNS(s.Linux.UIDMappings, s.Linux.GIDMappings)
+		if err != nil {
+			return j, err
+		}
+		user = fd
+		j = append(j, exec.Namespace{Type: unix.CLONE_NEWUSER, FD: fd, Name: "user"})
+	}
+	if isNew(s, specs.TimeNamespace) {
+		fd, err := newTimeNS(s.Linux.TimeOffsets, user)
+		if err != nil {
+			return j, err
+		}
+		j = append(joined{{Type: unix.CLONE_NEWTIME, FD: fd, Name: "time"}}, j...)
+	}
 	return j, nil
 }
 
@@ -81,16 +104,17 @@ func refuseHost(s *specs.Spec, t specs.LinuxNamespaceType, flag int) error {
 	if t == specs.UTSNamespace && s.Hostname != "" {
 		return invalid("hostname", "the uts namespace joined by path is the host's")
 	}
-	if t == specs.MountNamespace {
-		return invalid("linux.namespaces (mount)", "the namespace joined by path is the host's")
+	if t == specs.MountNamespace || t == specs.UserNamespace {
+		return invalid(fmt.Sprintf("linux.namespaces (%s)", t), "the namespace joined by path is the host's")
 	}
 	return nil
 }
 
-// newFlags are the CLONE_NEW* flags of the namespaces made for the container.
+// newFlags are the CLONE_NEW* flags of the namespaces that the container's first
+// process makes.
 func newFlags(s *specs.Spec) (flags int) {
 	for t, k := range nsFlags {
-		if isNew(s, t) {
+		if isNew(s, t) && t != specs.UserNamespace && t != specs.TimeNamespace {
 			flags |= k.flag
 		}
 	}

@@ -15,7 +15,13 @@ import (
 // process turns the spec's process into what package exec runs. It is the same
 // for a container's first process and for every later one.
 func (c *Container) process(p *specs.Process) (*exec.Process, error) {
-	caps, err := capabilities(p.Capabilities)
+	// In a user namespace of its own, a process can have what we lack ourselves.
+	mapped := private(c.spec, specs.UserNamespace)
+	held := exec.Held()
+	if mapped {
+		held = ^uint64(0)
+	}
+	caps, err := capabilities(p.Capabilities, held)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +33,7 @@ func (c *Container) process(p *specs.Process) (*exec.Process, error) {
 		Args: p.Args, Env: p.Env, Cwd: p.Cwd,
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
 		Umask: 0o022,
-		Caps:  caps, NoNewPrivs: p.NoNewPrivileges, Rlimits: limits,
+		Caps:  caps, AllCaps: mapped, NoNewPrivs: p.NoNewPrivileges, Rlimits: limits,
 		Terminal: p.Terminal,
 		Seccomp:  filter(c.seccomp),
 	}
@@ -48,6 +54,9 @@ func (c *Container) process(p *specs.Process) (*exec.Process, error) {
 		}
 		out.OOMScoreAdj = p.OOMScoreAdj
 	}
+	if err := c.checkMapped(out); err != nil {
+		return nil, err
+	}
 	if !c.opts.NoNewKeyring {
 		out.Keyring = "_ses." + c.opts.ID
 	}
@@ -64,7 +73,7 @@ func filter(f *seccomp.Filter) *exec.Filter {
 // capabilities turns the five lists into masks. An unknown name is an error,
 // and so is one that this process does not have to give: the container would
 // start with less than was asked for.
-func capabilities(l *specs.LinuxCapabilities) (c exec.Caps, err error) {
+func capabilities(l *specs.LinuxCapabilities, held uint64) (c exec.Caps, err error) {
 	if l == nil {
 		return c, nil
 	}
@@ -84,7 +93,7 @@ func capabilities(l *specs.LinuxCapabilities) (c exec.Caps, err error) {
 			}
 			*set.to |= 1 << bit
 		}
-		if missing := *set.to &^ exec.Held(); missing != 0 {
+		if missing := *set.to &^ held; missing != 0 {
 			return c, invalid("process.capabilities."+set.name, "%s: not held by the runtime itself", exec.CapSetString(missing))
 		}
 	}

@@ -17,32 +17,34 @@ func (p *Process) stdio(ep *exec.Process, io Stdio) (*rootfs.PTY, error) {
 		if err != nil {
 			return nil, err
 		}
-		return pty, useTerminal(ep, pty)
+		return pty, p.c.useTerminal(ep, pty)
 	}
-	return nil, usePipes(ep, io)
+	return nil, p.c.usePipes(ep, io)
 }
 
-func useTerminal(ep *exec.Process, pty *rootfs.PTY) error {
+func (c *Container) useTerminal(ep *exec.Process, pty *rootfs.PTY) error {
 	ep.Stdio = [3]int{pty.Replica, pty.Replica, pty.Replica}
-	if ep.UID == 0 {
+	uid, _ := c.ids().HostUID(ep.UID) // mapped, see checkMapped
+	if uid == 0 {
 		return nil
 	}
 	// Our own terminal, by descriptor: nothing else can be reached by it.
-	return os.NewSyscallError("fchown", unix.Fchown(pty.Replica, int(ep.UID), -1))
+	return os.NewSyscallError("fchown", unix.Fchown(pty.Replica, int(uid), -1))
 }
 
-func usePipes(ep *exec.Process, io Stdio) error {
+func (c *Container) usePipes(ep *exec.Process, io Stdio) error {
 	h, err := host()
 	if err != nil {
 		return err
 	}
+	uid, _ := c.ids().HostUID(ep.UID) // mapped, see checkMapped
 	for i, f := range []*os.File{io.Stdin, io.Stdout, io.Stderr} {
 		if f == nil {
 			ep.Stdio[i] = h.null
 			continue
 		}
 		ep.Stdio[i] = int(f.Fd())
-		if err := giveTo(ep.Stdio[i], ep.UID); err != nil {
+		if err := giveTo(ep.Stdio[i], uid); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ func validate(s *specs.Spec) error {
 		return invalid("ociVersion", "%q: want 1.x", s.Version)
 	}
 	for _, c := range []func(*specs.Spec) error{
-		validatePlatform, validateRoot, validateNamespaces, validateMounts, validateLinux,
+		validatePlatform, validateRoot, validateNamespaces, validateMappings, validateTime, validateMounts, validateLinux,
 	} {
 		if err := c(s); err != nil {
 			return err
@@ -68,10 +68,6 @@ func validateNamespaces(s *specs.Spec) error {
 		seen[n.Type] = true
 	}
 	switch {
-	case seen[specs.UserNamespace]:
-		return unsupported("linux.namespaces (user)")
-	case seen[specs.TimeNamespace]:
-		return unsupported("linux.namespaces (time)")
 	case !seen[specs.MountNamespace]:
 		// Without one, the host's own mounts would be rearranged.
 		return invalid("linux.namespaces", "a mount namespace is required")
@@ -124,10 +120,6 @@ func isBind(m specs.Mount) bool {
 func validateLinux(s *specs.Spec) error {
 	l := s.Linux
 	switch {
-	case len(l.UIDMappings) > 0 || len(l.GIDMappings) > 0:
-		return unsupported("linux.uidMappings, linux.gidMappings")
-	case len(l.TimeOffsets) > 0:
-		return unsupported("linux.timeOffsets")
 	case len(l.NetDevices) > 0:
 		return unsupported("linux.netDevices")
 	case l.IntelRdt != nil:

@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +48,8 @@ const (
 //	 1 stdio, close everything else   nothing of the host is left to leak, and no pipe is held open
 //	 2 oom_score_adj                  through procfs, by the process itself, while it may lower the value
 //	 3 cgroups (v1)                   before the cgroup namespace, so that its root is this cgroup
-//	 4 namespaces                     joins, then the new cgroup namespace
+//	 4 namespaces                     joins, the user namespace last of them; then the new ones that the fork
+//	                                  did not make: all if they belong to that user namespace, else the cgroup's
 //	 5 Setup                          mounts and all that needs outside privilege
 //	 6 cwd, checked by getcwd         an absolute path that is reachable, or nothing starts
 //	 7 keyring, label                 need procfs, or the privilege that goes next
@@ -55,7 +57,8 @@ const (
 //	 9 bounding set                   needs CAP_SETPCAP
 //	10 no_new_privs, or seccomp       seccomp without no_new_privs needs CAP_SYS_ADMIN
 //	11 groups, gid, uid, capabilities groups before ids; the kept set last
-//	12 fork into the PID namespace    F is born with the final rights and descriptors
+//	12 fork into the PID namespace    F is born with the final rights and descriptors; before 5 where Setup
+//	                                  has to be inside
 //	13 session, terminal              TIOCSCTTY needs the session leader itself
 //	14 ready, wait                    Hold only
 //	15 seccomp                        with no_new_privs: nothing follows but execve
@@ -85,14 +88,29 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	if !s.Migrate {
 		joinCgroups(b, at.CgroupDirs)
 	}
-	joinNamespaces(b, at)
-
-	forks := at.joinsPID()
-	if s.Setup != nil && !(forks && s.SetupInside) {
-		s.Setup(b)
+	user := at.joins(unix.CLONE_NEWUSER)
+	if user {
+		if err := raiseLimits(b, limits); err != nil {
+			return nil, err
+		}
 	}
-	if forks && s.SetupInside {
+	joinNamespaces(b, at)
+	if user {
+		// Until now we are an id that the namespace may not know.
+		b.Setresgid(0, 0, 0)
+		b.Setresuid(0, 0, 0)
+	}
+	if at.late() {
+		b.Unshare(at.New)
+	} else if at.New&unix.CLONE_NEWCGROUP != 0 {
+		b.Unshare(unix.CLONE_NEWCGROUP)
+	}
+
+	forks, inside := at.forks(), s.SetupInside || at.late()
+	if forks && inside {
 		forkInto(b, sk)
+	}
+	if s.Setup != nil {
 		s.Setup(b)
 	}
 	cwd(b, p.Cwd)
@@ -111,7 +129,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		b.Prlimit(l.Resource, l.Soft, l.Max)
 	}
 	credentials(b, p)
-	if forks && !s.SetupInside {
+	if forks && !inside {
 		forkInto(b, sk)
 	}
 	b.Setsid()
@@ -184,9 +202,22 @@ func joinNamespaces(b *plan.Builder, at *Place) {
 	for _, n := range at.Join {
 		b.Setns(plan.Num(n.FD, n.Name), n.Type)
 	}
-	if at.New&unix.CLONE_NEWCGROUP != 0 {
-		b.Unshare(unix.CLONE_NEWCGROUP)
+}
+
+// raiseLimits raises hard limits that a process of another user namespace could
+// not raise any more: that takes CAP_SYS_RESOURCE in the first one (prlimit(2)).
+// The limits themselves are set at the end.
+func raiseLimits(b *plan.Builder, limits []Rlimit) error {
+	for _, l := range limits {
+		var own unix.Rlimit
+		if err := unix.Getrlimit(l.Resource, &own); err != nil {
+			return os.NewSyscallError("getrlimit", err)
+		}
+		if l.Max > own.Max {
+			b.Prlimit(l.Resource, own.Cur, l.Max)
+		}
 	}
+	return nil
 }
 
 // cwd enters the working directory and proves that it lies inside the root: a
@@ -225,7 +256,11 @@ func scheduling(b *plan.Builder, p *Process) {
 // credentials gives up everything that the process is not to have.
 // capabilities(7), user_namespaces(7); the order is step 9 to 11 of compile.
 func credentials(b *plan.Builder, p *Process) {
-	for c, have := 0, bounding(); c <= lastCap(); c++ {
+	have := bounding()
+	if p.AllCaps {
+		have = ^uint64(0)
+	}
+	for c := 0; c <= lastCap(); c++ {
 		if bit := uint64(1) << c; have&bit != 0 && p.Caps.Bounding&bit == 0 {
 			b.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
 		}

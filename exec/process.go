@@ -26,6 +26,9 @@ type Process struct {
 	Umask  uint32
 
 	Caps       Caps
+	// AllCaps says that the bounding set is full before anything is dropped,
+	// whatever this program's own set is: so it is in a new user namespace.
+	AllCaps bool
 	NoNewPrivs bool
 	// Rlimits are applied in order, RLIMIT_NOFILE last whatever its place.
 	// Without one, the process gets the limit that this program was started
@@ -96,16 +99,34 @@ type Namespace struct {
 	Name string // for the printed plan: "net", "ipc", ...
 }
 
-// joinsPID reports whether the process enters an existing PID namespace, which
-// takes a second fork: setns(2) of a PID namespace is for children only.
-func (p *Place) joinsPID() bool {
-	if p.JoinOf >= 0 && p.JoinMask&unix.CLONE_NEWPID != 0 {
+// joins reports whether the process enters an existing namespace of a kind.
+func (p *Place) joins(kind int) bool {
+	if p.JoinOf >= 0 && p.JoinMask&kind != 0 {
 		return true
 	}
 	for _, n := range p.Join {
-		if n.Type == unix.CLONE_NEWPID {
+		if n.Type == kind {
 			return true
 		}
 	}
 	return false
+}
+
+// late reports whether the new namespaces are made by the forked child and not
+// by the fork: they are to belong to a user namespace, which it has to join
+// first, and that comes after what needs the host's privileges.
+func (p *Place) late() bool { return p.New != 0 && p.joins(unix.CLONE_NEWUSER) }
+
+// forks reports whether a second fork is needed: joining a PID namespace, and
+// making one late, is for children only (pid_namespaces(7)).
+func (p *Place) forks() bool {
+	return p.joins(unix.CLONE_NEWPID) || p.late() && p.New&unix.CLONE_NEWPID != 0
+}
+
+// atFork are the flags of namespaces made by the fork itself.
+func (p *Place) atFork() uint64 {
+	if p.late() {
+		return 0
+	}
+	return uint64(p.New &^ unix.CLONE_NEWCGROUP)
 }

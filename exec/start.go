@@ -108,7 +108,7 @@ func (c *Child) fork(sock int) error {
 		into = -1
 	}
 	pid, pidfd, err := c.plan.Fork(plan.ForkOptions{
-		Flags:    uint64(at.New &^ unix.CLONE_NEWCGROUP),
+		Flags:    at.atFork(),
 		CgroupFD: into,
 		Sock:     sock,
 	})
@@ -119,7 +119,7 @@ func (c *Child) fork(sock int) error {
 		}
 		return err
 	}
-	if at.joinsPID() {
+	if at.forks() {
 		// The helper only: its exit is of no interest, and it is reaped with
 		// the others. The lock is held on until the process itself is known.
 		c.helper = newHelper(pid, pidfd)

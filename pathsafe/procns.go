@@ -14,8 +14,10 @@ var nsTypes = map[string]int{
 	"net":    unix.CLONE_NEWNET,
 	"pid":    unix.CLONE_NEWPID,
 	"time":   unix.CLONE_NEWTIME,
-	"user":   unix.CLONE_NEWUSER,
-	"uts":    unix.CLONE_NEWUTS,
+
+	"time_for_children": unix.CLONE_NEWTIME,
+	"user":              unix.CLONE_NEWUSER,
+	"uts":               unix.CLONE_NEWUTS,
 }
 
 // Root opens the root directory of a process, as a tree under PolicyRootfs. The

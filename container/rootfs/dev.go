@@ -47,6 +47,9 @@ func (r *Rootfs) nodes() ([]node, error) {
 	named := map[string]bool{}
 	for i, d := range r.cfg.Devices {
 		n, err := specNode(d)
+		if err == nil {
+			err = r.mapNode(&n)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("linux.devices[%d] (%s): %w", i, d.Path, err)
 		}
@@ -59,10 +62,24 @@ func (r *Rootfs) nodes() ([]node, error) {
 	}
 	for _, n := range defaultNodes {
 		if !named[n.path] {
+			if err := r.mapNode(&n); err != nil {
+				return nil, err
+			}
 			out = append(out, n)
 		}
 	}
 	return out, nil
+}
+
+// mapNode translates a node's owner to the host's ids.
+func (r *Rootfs) mapNode(n *node) error {
+	uid, okU := r.cfg.IDs.HostUID(uint32(n.uid))
+	gid, okG := r.cfg.IDs.HostGID(uint32(n.gid))
+	if !okU || !okG {
+		return fmt.Errorf("owner %d:%d: not mapped in the container's user namespace", n.uid, n.gid)
+	}
+	n.uid, n.gid = int(uid), int(gid)
+	return nil
 }
 
 func specNode(d specs.LinuxDevice) (node, error) {
@@ -119,10 +136,56 @@ func (r *Rootfs) populateDev(dev int) error {
 			}
 		}
 	}
+	if err := r.ownDev(dev); err != nil {
+		return err
+	}
 	if r.cfg.Terminal {
 		// The place that the terminal is mounted on.
 		if err := unix.Mknodat(dev, "console", unix.S_IFREG|0o600, 0); err != nil {
 			return &os.PathError{Op: "mknodat", Path: "/dev/console", Err: err}
+		}
+	}
+	return nil
+}
+
+// ownDev gives what was made in a /dev to the container's root.
+func (r *Rootfs) ownDev(dev int) error {
+	if !r.cfg.IDs.Mapped() {
+		return nil
+	}
+	uid, okU := r.cfg.IDs.HostUID(0)
+	gid, okG := r.cfg.IDs.HostGID(0)
+	if !okU || !okG {
+		return nil // it has no root
+	}
+	names := []string{}
+	for _, l := range devLinks {
+		names = append(names, l[0])
+	}
+	for i := range r.cfg.Mounts {
+		if d := path.Clean("/" + r.cfg.Mounts[i].Destination); path.Dir(d) == "/dev" && r.cfg.Mounts[i].Type != "bind" {
+			names = append(names, path.Base(d))
+		}
+	}
+	for _, n := range names {
+		if err := unix.Fchownat(dev, n, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return &os.PathError{Op: "fchownat", Path: "/dev/" + n, Err: err}
+		}
+	}
+	return nil
+}
+
+// ownDevpts gives a devpts instance, whose root belongs to whoever made it, to
+// the container's root.
+func (r *Rootfs) ownDevpts(fd int) error {
+	uid, okU := r.cfg.IDs.HostUID(0)
+	gid, okG := r.cfg.IDs.HostGID(0)
+	if !r.cfg.IDs.Mapped() || !okU || !okG {
+		return nil
+	}
+	for _, n := range []string{"", "ptmx"} {
+		if err := unix.Fchownat(fd, n, int(uid), int(gid), unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return &os.PathError{Op: "fchownat", Path: "devpts/" + n, Err: err}
 		}
 	}
 	return nil
@@ -192,4 +255,18 @@ func (s *steps) console() {
 	c := s.b.OpenTree(plan.Num(0, "stdin"), "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	t := s.lookup("/dev/console", 0, strict)
 	s.attach(c.FD(), t, "/dev/console", strict)
+}
+
+// refuseNodes: in a user namespace of its own a process cannot make devices, so
+// they have to be made in advance, in a /dev that we mount.
+func (r *Rootfs) refuseNodes() error {
+	if !r.tmpDev && !r.hasDev {
+		return fmt.Errorf("a user namespace without a mount on /dev: %w", ErrUnsupported)
+	}
+	for i, d := range r.cfg.Devices {
+		if !strings.HasPrefix(path.Clean(d.Path), "/dev/") && d.Type != "p" {
+			return fmt.Errorf("linux.devices[%d] (%s): outside /dev with a user namespace: %w", i, d.Path, ErrUnsupported)
+		}
+	}
+	return nil
 }

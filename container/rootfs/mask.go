@@ -9,9 +9,7 @@ import (
 )
 
 // maskSources makes what masks are cloned from: the host's null device and an
-// empty read-only tmpfs, never anything of the container's (CVE-2025-31133). A
-// mount can be cloned only while it is attached in the caller's namespace, so
-// the tmpfs gets a place in the old root, which is dropped with it.
+// empty read-only tmpfs, never anything of the container's (CVE-2025-31133).
 func (s *steps) maskSources() {
 	if len(s.r.cfg.Masked) == 0 {
 		return
@@ -27,8 +25,6 @@ func (s *steps) maskSources() {
 	s.empty = s.newMount("tmpfs", []param{{"source", "tmpfs"}, {"size", "4k"}, {"nr_inodes", "2"}, {"mode", "755"}}, mountOptions{attrs: attrs{
 		set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC,
 	}})
-	place := s.b.Openat2(plan.Cwd, s.r.cfg.Bundle, pathHow(unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS))
-	s.b.MoveMount(s.empty, "", place.FD(), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
 // pathResolve is strict below the kernel's own file systems. Elsewhere links of
@@ -50,14 +46,29 @@ func (s *steps) mask(p string) {
 	dir := s.lookup(p, unix.O_DIRECTORY, how)
 	s.b.OnError(done, unix.ENOENT)
 	s.b.OnError(file, unix.ENOTDIR)
-	s.cover(s.empty, dir, p, how)
-	s.b.OnSuccess(done)
+	s.coverDir(dir, p, how, done)
 	s.b.Place(file)
 	t := s.lookup(p, 0, how)
 	// ENOTDIR again: a name below a file, which is not there either.
 	s.b.OnError(done, unix.ENOENT, unix.ENOTDIR)
 	s.cover(s.null, t, p, how)
 	s.b.Place(done)
+}
+
+// coverDir uses clones of the one tmpfs. What is cloned has to be attached in
+// the caller's namespace, or the clone (before Linux 6.15) or its attachment is
+// EINVAL: so the first mask is the tmpfs itself.
+func (s *steps) coverDir(t plan.Slot, p string, how uint64, done plan.Label) {
+	first := s.b.NewLabel()
+	c := s.b.OpenTree(s.empty, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	s.b.OnError(first, unix.EINVAL)
+	s.move(c.FD(), t)
+	s.b.OnError(first, unix.EINVAL)
+	s.verify(c.FD(), p, how)
+	s.b.OnSuccess(done)
+	s.b.Place(first)
+	s.attach(s.empty, t, p, how)
+	s.b.OnSuccess(done)
 }
 
 func (s *steps) cover(source plan.FD, t plan.Slot, p string, how uint64) {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -76,10 +77,8 @@ func (r *Rootfs) prepareMount(i int) error {
 
 func refuse(sm *specs.Mount, o mountOptions) error {
 	switch {
-	case len(sm.UIDMappings) > 0 || len(sm.GIDMappings) > 0:
-		return fmt.Errorf("uidMappings, gidMappings: %w", ErrUnsupported)
-	case o.idmap:
-		return fmt.Errorf("option idmap: %w", ErrUnsupported)
+	case (o.idmap || len(sm.UIDMappings) > 0 || len(sm.GIDMappings) > 0) && !o.bind && sm.Type != "bind":
+		return fmt.Errorf("uidMappings, gidMappings, idmap: %w for type %q", ErrUnsupported, sm.Type)
 	case o.tmpcopyup:
 		return fmt.Errorf("option tmpcopyup: %w", ErrUnsupported)
 	}
@@ -112,7 +111,14 @@ func (r *Rootfs) prepareBind(sm *specs.Mount, m *mount) error {
 		return err
 	}
 	m.fd, m.dir = r.own(fd), dir
-	return nil
+	if !m.opts.idmap && len(sm.UIDMappings) == 0 && len(sm.GIDMappings) == 0 {
+		return nil
+	}
+	userns, err := r.userNS(sm.UIDMappings, sm.GIDMappings)
+	if err != nil {
+		return err
+	}
+	return setIDMap(fd, userns, m.opts.ridmap)
 }
 
 // prepareNew makes the mount in advance where that is possible, or leaves it to
@@ -122,7 +128,11 @@ func (r *Rootfs) prepareNew(sm *specs.Mount, m *mount) (err error) {
 	switch sm.Type {
 	case "":
 		return errors.New("type: empty, and no bind option")
-	case "sysfs", "mqueue":
+	case "mqueue":
+	case "sysfs":
+		if r.cfg.HostNetwork {
+			m.fd, _, err = bindMount("/sys", mountOptions{attrs: m.opts.attrs, recursive: m.opts.attrs, propagation: unix.MS_SLAVE, propagateRecursively: true}, true)
+		}
 	case "proc":
 		if r.cfg.PIDNamespace < 0 {
 			break
@@ -136,13 +146,22 @@ func (r *Rootfs) prepareNew(sm *specs.Mount, m *mount) (err error) {
 		err = r.prepareCgroup(m)
 	case "tmpfs":
 		r.tmpfsMode(m)
+		if err = r.mapOwner(m, true); err != nil {
+			return err
+		}
 		m.fd, err = newMount("tmpfs", m.params, m.opts)
 		if err == nil && m.dest == "/dev" {
 			r.tmpDev = true
 			err = r.populateDev(m.fd)
 		}
 	case "devpts":
+		if err = r.mapOwner(m, false); err != nil {
+			return err
+		}
 		m.fd, err = newMount("devpts", m.params, m.opts)
+		if err == nil {
+			err = r.ownDevpts(m.fd)
+		}
 		if err == nil && m.dest == "/dev/pts" {
 			r.devpts = m.fd
 		}
@@ -183,6 +202,36 @@ func (r *Rootfs) tmpfsMode(m *mount) {
 	}
 }
 
+// mapOwner translates the ids in a file system's options, which are the
+// container's, to the host's, since it is made here; and gives it to the
+// container's root where it does not say.
+func (r *Rootfs) mapOwner(m *mount, always bool) error {
+	if !r.cfg.IDs.Mapped() {
+		return nil
+	}
+	out := slices.Clone(m.params)
+	for _, o := range []struct {
+		key  string
+		host func(uint32) (uint32, bool)
+	}{{"uid", r.cfg.IDs.HostUID}, {"gid", r.cfg.IDs.HostGID}} {
+		i := slices.IndexFunc(out, func(p param) bool { return p.key == o.key })
+		if i < 0 {
+			if !always {
+				continue
+			}
+			i, out = len(out), append(out, param{o.key, "0"})
+		}
+		id, err := strconv.ParseUint(out[i].value, 10, 32)
+		host, ok := o.host(uint32(id))
+		if err != nil || !ok {
+			return fmt.Errorf("option %s: not mapped in the container's user namespace", optionText(out[i]))
+		}
+		out[i].value = strconv.FormatUint(uint64(host), 10)
+	}
+	m.params = out
+	return nil
+}
+
 // mount adds the steps for one mount.
 func (s *steps) mount(m *mount) {
 	target := s.target(m.dest, m.dir, m.resolve())
@@ -191,8 +240,7 @@ func (s *steps) mount(m *mount) {
 		s.attach(fd, target, m.dest, m.resolve())
 		for _, sub := range m.below {
 			t := s.b.Openat2(fd, sub.name, pathHow(unix.O_DIRECTORY, strict))
-			s.b.MoveMount(plan.Num(sub.fd, "cgroup:"+sub.name), "", t.FD(), "",
-				unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+			s.move(plan.Num(sub.fd, "cgroup:"+sub.name), t)
 		}
 		if m.seal {
 			s.b.MountSetattr(fd, "", unix.AT_EMPTY_PATH, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})

@@ -25,18 +25,31 @@ func newMount(fstype string, params []param, o mountOptions) (int, error) {
 	}
 	defer unix.Close(fs)
 	for _, p := range params {
-		if len(p.value) > fsconfigValueMax {
-			return -1, fmt.Errorf("option %q: %w", p.key, errNeedsMount)
-		}
-		if p.value == flagOnly {
-			err = unix.FsconfigSetFlag(fs, p.key)
-		} else {
-			err = unix.FsconfigSetString(fs, p.key, p.value)
-		}
-		if err != nil {
-			return -1, fmt.Errorf("option %q: %w%s", optionText(p), os.NewSyscallError("fsconfig", err), fsLog(fs))
+		if err := fsconfig(fs, p); err != nil {
+			return -1, err
 		}
 	}
+	return finishMount(fs, fstype, o)
+}
+
+// fsconfig sets one parameter of a file system context.
+func fsconfig(fs int, p param) (err error) {
+	if len(p.value) > fsconfigValueMax {
+		return fmt.Errorf("option %q: %w", p.key, errNeedsMount)
+	}
+	if p.value == flagOnly {
+		err = unix.FsconfigSetFlag(fs, p.key)
+	} else {
+		err = unix.FsconfigSetString(fs, p.key, p.value)
+	}
+	if err != nil {
+		return fmt.Errorf("option %q: %w%s", optionText(p), os.NewSyscallError("fsconfig", err), fsLog(fs))
+	}
+	return nil
+}
+
+// finishMount makes the mount of a context that has all its parameters.
+func finishMount(fs int, fstype string, o mountOptions) (int, error) {
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return -1, fmt.Errorf("create %s: %w%s", fstype, os.NewSyscallError("fsconfig", err), fsLog(fs))
 	}
@@ -159,15 +172,11 @@ func procForNamespace(pidns int, params []param, o mountOptions) (int, error) {
 		return -1, fmt.Errorf("%w: %w", errNoPIDNSOption, err)
 	}
 	for _, p := range params {
-		if err := unix.FsconfigSetString(fs, p.key, p.value); err != nil {
-			return -1, fmt.Errorf("option %q: %w", optionText(p), os.NewSyscallError("fsconfig", err))
+		if err := fsconfig(fs, p); err != nil {
+			return -1, err
 		}
 	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, fmt.Errorf("create proc: %w%s", os.NewSyscallError("fsconfig", err), fsLog(fs))
-	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.attrs.set))
-	return fd, os.NewSyscallError("fsmount", err)
+	return finishMount(fs, "proc", o)
 }
 
 var errNoPIDNSOption = errors.New("procfs of this kernel takes no pidns option")

@@ -20,7 +20,8 @@ type mountOptions struct {
 	propagation          uint64
 	propagateRecursively bool
 	bind, rbind          bool
-	tmpcopyup, idmap     bool
+	tmpcopyup            bool
+	idmap, ridmap        bool
 	data                 []param // what is left belongs to the file system
 }
 
@@ -68,7 +69,7 @@ var superblockOptions = []string{"sync", "async", "dirsync", "lazytime", "nolazy
 // Options lists every option that parseOptions knows, for the features
 // document. What is not in it goes to the file system as it stands.
 func Options() []string {
-	names := []string{"bind", "rbind", "defaults"}
+	names := []string{"bind", "rbind", "defaults", "idmap", "ridmap"}
 	for _, a := range attrTable {
 		names = append(names, a.name, "r"+a.name)
 	}
@@ -92,7 +93,7 @@ func parseOptions(options []string) (o mountOptions, err error) {
 		case opt == "tmpcopyup":
 			o.tmpcopyup = true
 		case opt == "idmap" || opt == "ridmap":
-			o.idmap = true
+			o.idmap, o.ridmap = true, opt == "ridmap"
 		case o.attr(opt) || o.propagate(opt):
 		case strings.IndexByte(opt, 0) >= 0:
 			return o, fmt.Errorf("option %q: NUL byte", opt)

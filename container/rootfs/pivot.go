@@ -25,14 +25,33 @@ func (s *steps) attachRoot() {
 		s.mountLayers()
 		return
 	}
-	place := s.b.Openat2(plan.Cwd, s.r.cfg.Path, pathHow(unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS))
+	place := s.place()
 	s.root = plan.Num(s.r.root, "rootfs")
-	s.b.MoveMount(s.root, "", place.FD(), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	s.move(s.root, place)
 	for i := range s.r.layers {
 		l := &s.r.layers[i]
 		t := s.target(l.target, l.dir, inRoot)
 		s.attach(plan.Num(l.fd, "layer"), t, l.target, inRoot)
 	}
+}
+
+// place opens the directory that the root is attached to. In a user namespace
+// the way to it may be closed: then any directory of the copied tree does.
+func (s *steps) place() plan.Slot {
+	open := func(p string) plan.Slot {
+		return s.b.Openat2(plan.Cwd, p, pathHow(unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS))
+	}
+	at := open(s.r.cfg.Path)
+	if !s.r.cfg.IDs.Mapped() {
+		return at
+	}
+	found := s.b.NewLabel()
+	s.b.OnSuccess(found)
+	s.b.Tolerate(unix.EACCES)
+	open("/tmp")
+	s.b.Into(at)
+	s.b.Place(found)
+	return at
 }
 
 // pivot makes the root the root and drops the old one. pivot_root(2): with

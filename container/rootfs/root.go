@@ -61,9 +61,6 @@ func (r *Rootfs) prepareLayer(i int) error {
 	if err != nil {
 		return err
 	}
-	if o.idmap || has(o.data, "uidmap") || has(o.data, "gidmap") {
-		return fmt.Errorf("option idmap: %w", ErrUnsupported)
-	}
 	if strings.HasPrefix(l.Type, "fuse") {
 		return fmt.Errorf("type %q: %w (needs a mount helper)", l.Type, ErrUnsupported)
 	}
@@ -85,7 +82,21 @@ func (r *Rootfs) makeLayer(l Layer, o mountOptions) (fd int, dir bool, err error
 	if o.bind || l.Type == "bind" || l.Type == "rbind" {
 		return bindMount(l.Source, o, o.rbind || l.Type == "rbind")
 	}
-	params := withSource(l.Source, o.data)
+	params, uid, gid, err := idmapLayers(withSource(l.Source, o.data))
+	if err != nil {
+		return -1, false, err
+	}
+	if len(uid) > 0 || len(gid) > 0 {
+		if l.Type != "overlay" {
+			return -1, false, fmt.Errorf("options uidmap, gidmap: %w for type %q", ErrUnsupported, l.Type)
+		}
+		userns, err := r.userNS(uid, gid)
+		if err != nil {
+			return -1, false, err
+		}
+		fd, err = newIDMapOverlay(params, o, userns)
+		return fd, true, err
+	}
 	if l.Type == "overlay" {
 		if params, err = overlayParams(params); err != nil {
 			return -1, false, err

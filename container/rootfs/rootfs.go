@@ -39,6 +39,14 @@ type Config struct {
 	// or the host's.
 	PIDNamespace int
 	Cgroup       Cgroup
+	// IDs and UserNS are the container's user namespace: its mappings and its
+	// descriptor, -1 for none. NewUserNS makes one for a mount's own mappings.
+	IDs       IDs
+	UserNS    int
+	NewUserNS func(uid, gid []specs.LinuxIDMapping) (int, error)
+	// HostNetwork is a user namespace without a network namespace: sysfs is the
+	// host's then, and cannot be mounted anew.
+	HostNetwork bool
 }
 
 // Layer is one mount that makes up the root, as snapshotters describe it.
@@ -75,8 +83,9 @@ type Rootfs struct {
 	devpts int
 	pty    *PTY
 	inside bool
-	hasDev bool // the spec mounts something on /dev
-	tmpDev bool // ... and it is a tmpfs, populated in advance
+	userns map[string]int // made for mounts, by their mappings
+	hasDev bool           // the spec mounts something on /dev
+	tmpDev bool           // ... and it is a tmpfs, populated in advance
 }
 
 // Prepare opens and makes everything that can be made in advance. On an error
@@ -95,6 +104,11 @@ func Prepare(cfg Config) (r *Rootfs, err error) {
 	for i := range cfg.Mounts {
 		if err := r.prepareMount(i); err != nil {
 			return r, fmt.Errorf("mounts[%d] (%s): %w", i, cfg.Mounts[i].Destination, err)
+		}
+	}
+	if cfg.IDs.Mapped() {
+		if err := r.refuseNodes(); err != nil {
+			return r, err
 		}
 	}
 	if cfg.Terminal {
@@ -150,7 +164,10 @@ func (r *Rootfs) Close() {
 	for _, fd := range r.owned {
 		unix.Close(fd)
 	}
-	r.owned = nil
+	for _, fd := range r.userns {
+		unix.Close(fd)
+	}
+	r.owned, r.userns = nil, nil
 	if r.dir != nil {
 		r.dir.Close()
 		r.dir = nil

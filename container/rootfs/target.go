@@ -96,7 +96,16 @@ const (
 // directory that was renamed away meanwhile would have taken the mount to a
 // place outside the root.
 func (s *steps) attach(mnt plan.FD, target plan.Slot, p string, resolve uint64) {
+	s.move(mnt, target)
+	s.verify(mnt, p, resolve)
+}
+
+func (s *steps) move(mnt plan.FD, target plan.Slot) {
 	s.b.MoveMount(mnt, "", target.FD(), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// verify proves that p leads to mnt.
+func (s *steps) verify(mnt plan.FD, p string, resolve uint64) {
 	there := s.lookup(p, 0, resolve)
 	a, c := s.b.NewBuf(statxSize), s.b.NewBuf(statxSize)
 	s.b.Statx(there.FD(), "", unix.AT_EMPTY_PATH, maskMntID, a)

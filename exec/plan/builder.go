@@ -37,6 +37,13 @@ func NewBuilder() *Builder {
 	}}
 }
 
+// About says what the steps that follow are for, in the words of whoever asked
+// for them, such as "mounts[3] (/data)": a StepError repeats it. "" ends it. It
+// is no part of the printed plan.
+func (b *Builder) About(text string) {
+	b.p.about = append(b.p.about, subject{len(b.p.ops), text})
+}
+
 // NewSlot returns a slot for Into: two steps of which only one runs may fill
 // the same slot.
 func (b *Builder) NewSlot() Slot {

@@ -12,6 +12,10 @@ import (
 
 var native = binary.NativeEndian
 
+// namedErrnos is one more than the largest errno with a name, on any
+// architecture, with room to spare.
+const namedErrnos = 200
+
 // operand reads one operand.
 func (d *decoder) operand(f operand) (arg, error) {
 	switch f.form() {
@@ -168,7 +172,7 @@ func (d *decoder) enum(f operand) (uint64, error) {
 	}
 	switch f {
 	case fEnum + tErrno:
-		for e := range uint64(maxErrno) {
+		for e := range uint64(namedErrnos) {
 			if w != "" && unix.ErrnoName(unix.Errno(e)) == w {
 				return e, nil
 			}

@@ -39,9 +39,13 @@ type StepError struct {
 	Index int        // position in the plan
 	Step  string     // as String prints it, shortened, such as "setns fd=net NEWNET"
 	Errno unix.Errno // never 0
+	About string     // what the step was for, see Builder.About
 }
 
 func (e *StepError) Error() string {
+	if e.About != "" {
+		return fmt.Sprintf("%s: plan step %d %s: %v", e.About, e.Index, e.Step, e.Errno)
+	}
 	return fmt.Sprintf("plan step %d %s: %v", e.Index, e.Step, e.Errno)
 }
 
@@ -53,6 +57,11 @@ func (p *Plan) Error(word Failure) *StepError {
 	e := &StepError{Index: int(word.Step), Errno: unix.Errno(word.Errno), Step: "end of plan"}
 	if e.Index < len(p.ops) {
 		e.Step = p.stepText(e.Index)
+	}
+	for _, s := range p.about {
+		if s.first <= e.Index {
+			e.About = s.text
+		}
 	}
 	return e
 }

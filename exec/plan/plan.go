@@ -53,6 +53,7 @@ type Plan struct {
 	offs  []uint32 // ends of the entries of string vectors in data
 	bufs  []uint32 // sizes of the buffers in bytes
 	slots int
+	about []subject // what steps are for, by first step
 
 	// withheld says what was left out of the text that the plan was parsed
 	// from. Empty means that the plan can run.
@@ -60,6 +61,12 @@ type Plan struct {
 
 	arena []uint64 // all memory that the steps point to; see compile.go
 	steps []step
+}
+
+// subject says what the steps from first on are for.
+type subject struct {
+	first int
+	text  string
 }
 
 // Len returns the number of steps.

@@ -106,3 +106,22 @@ func TestAFailingStepSendsItsIndexAndErrno(t *testing.T) {
 		t.Errorf("failure = %+v, %v; want step 1, ENOENT", f, ok)
 	}
 }
+
+func TestAFailureSaysWhatTheStepWasFor(t *testing.T) {
+	b := NewBuilder()
+	b.About("first")
+	b.Setsid()
+	b.About("second (x)")
+	b.Chdir("/nowhere")
+	b.About("")
+	b.Exit(0)
+	p, err := b.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"first: plan step 0", "second (x): plan step 1", "plan step 2"} {
+		if got := p.Error(Failure{Step: uint32(i), Errno: 2}).Error(); len(got) < len(want) || got[:len(want)] != want {
+			t.Errorf("step %d: %s", i, got)
+		}
+	}
+}

@@ -102,11 +102,16 @@ make_image() {
 	tar -C "$d" -cf "$1" manifest.json config.json layer.tar
 }
 
-# note_socket ID remembers the socket of a container's shim, to look for it at the end.
+# note_socket ID remembers the sockets that a container's shim listens on, to look
+# for them at the end.
 note_socket() {
-	local b=$work/state/io.containerd.runtime.v2.task/$ns/$1
-	cat "$b/bootstrap.json" "$b/address" 2> /dev/null | grep -o 'unix://[^"]*' | sed 's,unix://,,' >> "$work/sockets" || true
-	[ -s "$work/sockets" ] || die "the shim of $1 names no socket in $b"
+	local p
+	for p in /proc/[0-9]*; do
+		tr '\0' ' ' 2> /dev/null < "$p/cmdline" | grep -q -- "-namespace $ns -id $1 " || continue
+		find "$p/fd" -lname 'socket:*' -printf '%l\n' | tr -dc '0-9\n' |
+			awk 'NR == FNR { mine[$1]; next } ($7 in mine) && $8 { print $8 }' - /proc/net/unix >> "$work/sockets"
+	done
+	[ -s "$work/sockets" ] || die "no shim of $1 listens anywhere"
 }
 
 await_exit() {

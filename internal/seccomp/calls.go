@@ -165,7 +165,14 @@ func (p *profile) segments(group []*calls) []segment {
 	}
 	part(0, x86, true)
 	part(x32Bit, x32, true)
-	part(1<<31, x86, false)
+	switch {
+	case x32 == nil && (p.lenient || x86 == nil || x86.last == 0):
+		// Whatever is above x86_64's numbers counts as x32 to libseccomp; only
+		// ENOSYS, which comes before its tests, looks at bit 30 alone.
+		part(1<<31, nil, false)
+	default:
+		part(1<<31, x86, false)
+	}
 	part(1<<31|x32Bit, x32, false)
 	if x32 == nil {
 		// seccomp(2): a tracer changes the number to -1 to skip the call, and

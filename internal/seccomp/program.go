@@ -161,6 +161,8 @@ func (w *writer) node(n *node, then entry) entry {
 		e.known[0].at = w.branch(opJGe, n.value, n1.from(whole), n2.from(whole))
 	case opMasked:
 		switch {
+		case n.mask == whole.mask:
+			e.known[0].at = w.branch(opJEq, n.value, n1.from(whole), n2.from(whole))
 		case n.value == 0:
 			e.known[0].at = w.branch(opJSet, n.mask, n2.from(whole), n1.from(whole))
 		case n.value == n.mask && n.mask&(n.mask-1) == 0:

@@ -111,12 +111,12 @@ func Ret(a specs.LinuxSeccompAction, errnoRet *uint) uint32 {
 // Verdicts lists every verdict that the profile justifies for a call. It is
 // one unless several rules with arguments match and want different actions.
 func (m *Model) Verdicts(d *Data) []uint32 {
+	if m.unknownCall(d) {
+		return []uint32{unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
+	}
 	arch, known := m.archOf(d)
 	if !known {
 		return []uint32{unix.SECCOMP_RET_KILL_THREAD}
-	}
-	if m.stub && m.last[arch] != 0 && d.Nr > m.last[arch] && (arch != specs.ArchX86_64 || d.Nr>>30&1 == 0) {
-		return []uint32{unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 	}
 	var matched []uint32
 	for _, s := range m.profile.Syscalls {
@@ -144,14 +144,31 @@ func (m *Model) Verdicts(d *Data) []uint32 {
 	return matched
 }
 
+// unknownCall reports whether a call is newer than all that the profile names.
+// It comes before everything else.
+func (m *Model) unknownCall(d *Data) bool {
+	if !m.stub {
+		return false
+	}
+	for _, a := range m.archs {
+		if Audit[a] != d.Arch || Audit[a] == Audit[specs.ArchX86_64] && (a == specs.ArchX32) != (d.Nr>>30&1 == 1) {
+			continue
+		}
+		if m.last[a] != 0 && d.Nr > m.last[a] {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *Model) archOf(d *Data) (specs.Arch, bool) {
 	for _, a := range m.archs {
-		x32 := d.Nr>>30&1 == 1
+		x32 := d.Nr>>30 != 0
 		switch {
 		case Audit[a] != d.Arch:
-		case a == specs.ArchX32 && !x32:
+		case a == specs.ArchX32 && d.Nr>>30&1 == 0:
 		case a == specs.ArchX86_64 && x32 && !slices.Contains(m.archs, specs.ArchX32) && d.Nr != ^uint32(0):
-		case a == specs.ArchX86_64 && x32 && slices.Contains(m.archs, specs.ArchX32):
+		case a == specs.ArchX86_64 && d.Nr>>30&1 == 1 && slices.Contains(m.archs, specs.ArchX32):
 		default:
 			return a, true
 		}

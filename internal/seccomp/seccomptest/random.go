@@ -17,6 +17,7 @@ type Random struct {
 	OneVerb bool           // all rules of a profile have the same action
 	Equal   bool           // only EQ and MASKED_EQ in rules
 	Single  bool           // only one argument in a rule
+	Small   bool           // rules compare with values of 31 bits
 }
 
 var values = []uint64{
@@ -54,7 +55,7 @@ func (r *Random) Profile() *specs.LinuxSeccomp {
 			s.Names = []string{few[r.IntN(len(few))]}
 			s.Args = r.args()
 		} else {
-			for range 1 + r.IntN(40) {
+			for range 1 + r.IntN(8) {
 				s.Names = append(s.Names, r.Calls[r.IntN(len(r.Calls))])
 			}
 		}
@@ -89,11 +90,12 @@ func (r *Random) args() []specs.LinuxSeccompArg {
 		}
 		a.Op = specs.LinuxSeccompOperator(ops[r.IntN(len(ops))])
 		a.Value = r.value()
-		if a.Op == specs.OpMaskedEqual {
+		if a.Op == specs.OpMaskedEqual && r.IntN(2) == 0 {
 			a.ValueTwo = r.value()
-			if r.IntN(2) == 0 {
-				a.ValueTwo = 0
-			}
+		}
+		if r.Small {
+			a.Value &= 0x7fffffff
+			a.ValueTwo &= 0x7fffffff
 		}
 	}
 	return list

@@ -74,7 +74,7 @@ func Create(l *cgroups.Layout, p cgroups.Path, res *specs.LinuxResources) (_ *Gr
 			}
 		}
 		if m.has("cpuset") {
-			if err := fillCpuset(m.Dir, p); err != nil {
+			if err := fillCpuset(m.Dir, m.dir, p); err != nil {
 				return nil, err
 			}
 		}
@@ -142,7 +142,7 @@ func (g *Group) all() []*member {
 func (m *member) make(p cgroups.Path) error {
 	m.madeFrom = -1
 	for try := 0; ; try++ {
-		dir, from, err := m.Dir.MkdirAll(p.Rel(), 0o755)
+		dir, from, err := mkdir(m.Dir, p.Rel())
 		m.dir = dir
 		if from >= 0 && (m.madeFrom < 0 || from < m.madeFrom) {
 			m.madeFrom = from
@@ -152,6 +152,24 @@ func (m *member) make(p cgroups.Path) error {
 			return err
 		}
 	}
+}
+
+// mkdir is MkdirAll for the usual case, in which the parent is there and the
+// group is not.
+func mkdir(root *pathsafe.Dir, rel pathsafe.Rel) (*pathsafe.Dir, int, error) {
+	parent, name, err := parentOf(root, rel.String())
+	if err != nil {
+		return root.MkdirAll(rel, 0o755)
+	}
+	dir, made, err := parent.Mkdir(name, 0o755)
+	if parent != root {
+		_ = parent.Close()
+	}
+	from := -1
+	if made {
+		from = strings.Count(rel.String(), "/")
+	}
+	return dir, from, err
 }
 
 // madeLeaf reports whether the group itself was made, and not found.

@@ -3,6 +3,7 @@ package cgroup1
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -241,39 +242,58 @@ var (
 // fillCpuset copies cpus and mems down the path where they are empty: a new
 // cpuset of version 1 has none, and takes no process until it has some
 // (cpuset(7), "A cpuset's cpus and mems must be non-empty"). What somebody has
-// set stays.
-func fillCpuset(root *pathsafe.Dir, p cgroups.Path) error {
+// set stays. leaf is the group's own directory.
+func fillCpuset(root, leaf *pathsafe.Dir, p cgroups.Path) error {
 	for _, name := range []pathsafe.Name{cpusetCpus, cpusetMems} {
-		above, err := readAll(root, name)
+		// cgroup.clone_children, or a run before, may have filled it.
+		own, err := readAll(leaf, name)
 		if err != nil {
 			return err
 		}
-		dir := root
-		for part := range strings.SplitSeq(p.Rel().String(), "/") {
-			rel, err := pathsafe.ParseRel(part)
-			if err != nil {
-				return err
-			}
-			sub, err := dir.Sub(rel)
-			if dir != root {
-				_ = dir.Close()
-			}
-			if err != nil {
-				return err
-			}
-			dir = sub
-			own, err := readAll(dir, name)
-			if err == nil && len(scan.Trim(own)) == 0 {
-				own = above
-				err = dir.Write(name, above)
-			}
-			if err != nil {
-				_ = dir.Close()
-				return err
-			}
-			above = own
+		if len(scan.Trim(own)) > 0 {
+			continue
 		}
-		_ = dir.Close()
+		value, err := fillParents(root, name, path.Dir(p.Rel().String()))
+		if err != nil {
+			return err
+		}
+		if err := leaf.Write(name, value); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// fillParents fills the groups above, from the root down, and gives what the
+// last of them has. above is "." if there are none.
+func fillParents(root *pathsafe.Dir, name pathsafe.Name, above string) ([]byte, error) {
+	value, err := readAll(root, name)
+	if err != nil || above == "." {
+		return value, err
+	}
+	for at := 0; at < len(above); at++ {
+		if i := strings.IndexByte(above[at:], '/'); i >= 0 {
+			at += i
+		} else {
+			at = len(above)
+		}
+		rel, err := pathsafe.ParseRel(above[:at])
+		if err != nil {
+			return nil, err
+		}
+		dir, err := root.Sub(rel)
+		if err != nil {
+			return nil, err
+		}
+		own, err := readAll(dir, name)
+		if err == nil && len(scan.Trim(own)) == 0 {
+			own, err = value, dir.Write(name, value)
+		}
+		_ = dir.Close()
+		if err != nil {
+			return nil, err
+		}
+		value = own
+	}
+	return value, nil
 }

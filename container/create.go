@@ -200,6 +200,7 @@ func (c *Container) addSetup(s *exec.Start, rfs *rootfs.Rootfs) (done func(), er
 		s.SetupFDs = append(s.SetupFDs, full)
 	}
 	s.Setup = func(b *plan.Builder) {
+		b.About("hostname")
 		if c.spec.Hostname != "" {
 			b.SetHostname(c.spec.Hostname)
 		}

@@ -42,6 +42,7 @@ func sysctlSteps(b *plan.Builder, proc int, sysctls map[string]string) {
 		if err != nil {
 			continue // refused by validateSysctls
 		}
+		b.About(fmt.Sprintf("linux.sysctl (%s)", key))
 		f := b.Openat2(plan.Num(proc, "procfs-full"), sc.Path().String(), unix.OpenHow{
 			Flags:   unix.O_WRONLY | unix.O_CLOEXEC,
 			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
@@ -51,4 +52,5 @@ func sysctlSteps(b *plan.Builder, proc int, sysctls map[string]string) {
 		b.Want(uintptr(len(val)))
 		b.Close(f.FD())
 	}
+	b.About("")
 }

@@ -113,7 +113,9 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	if s.Setup != nil {
 		s.Setup(b)
 	}
+	b.About("process.cwd")
 	cwd(b, p.Cwd)
+	b.About("")
 	if p.Keyring != "" {
 		// Without CONFIG_KEYS there is nothing to keep apart.
 		b.KeyctlJoinSession(p.Keyring)
@@ -125,9 +127,11 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	b.CloseRange(3, uint(sock)-1)
 	b.CloseRange(uint(sock)+1, ^uint(0)>>32)
 	scheduling(b, p)
+	b.About("process.rlimits")
 	for _, l := range limits {
 		b.Prlimit(l.Resource, l.Soft, l.Max)
 	}
+	b.About("")
 	credentials(b, p)
 	if forks && !inside {
 		forkInto(b, sk)

@@ -25,10 +25,10 @@ type Process struct {
 	Groups []uint32
 	Umask  uint32
 
-	Caps       Caps
+	Caps Caps
 	// AllCaps says that the bounding set is full before anything is dropped,
 	// whatever this program's own set is: so it is in a new user namespace.
-	AllCaps bool
+	AllCaps    bool
 	NoNewPrivs bool
 	// Rlimits are applied in order, RLIMIT_NOFILE last whatever its place.
 	// Without one, the process gets the limit that this program was started

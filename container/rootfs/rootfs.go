@@ -178,12 +178,16 @@ func (r *Rootfs) Close() {
 // container's own mount namespace with its other namespaces joined.
 func (r *Rootfs) Steps(b *plan.Builder) {
 	s := &steps{b: b, r: r}
+	defer b.About("")
+	b.About("root")
 	s.isolate()
 	s.attachRoot()
 	s.maskSources()
 	for i := range r.mounts {
+		b.About(fmt.Sprintf("mounts[%d] (%s)", i, r.mounts[i].dest))
 		s.mount(&r.mounts[i])
 	}
+	b.About("linux.devices")
 	if !r.hasDev {
 		s.devicesInRoot()
 	} else {
@@ -192,14 +196,18 @@ func (r *Rootfs) Steps(b *plan.Builder) {
 	if r.pty != nil && r.tmpDev && r.devpts >= 0 {
 		s.console()
 	}
-	for _, p := range r.cfg.Masked {
+	for i, p := range r.cfg.Masked {
+		b.About(fmt.Sprintf("linux.maskedPaths[%d] (%s)", i, p))
 		s.mask(p)
 	}
-	for _, p := range r.cfg.ReadonlyPaths {
+	for i, p := range r.cfg.ReadonlyPaths {
+		b.About(fmt.Sprintf("linux.readonlyPaths[%d] (%s)", i, p))
 		s.readonly(p)
 	}
+	b.About("process.cwd")
 	if r.cfg.Cwd != "" && path.Clean(r.cfg.Cwd) != "/" {
 		s.directory(r.cfg.Cwd)
 	}
+	b.About("root")
 	s.pivot()
 }

@@ -19,6 +19,7 @@ import (
 
 	bootapi "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"github.com/containerd/containerd/api/types"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -28,6 +29,8 @@ const (
 	maxInput = 10 << 20
 	// maxSpec bounds config.json, of which only the annotations are read here.
 	maxSpec = 64 << 20
+	// addressFile is where daemons before 2.0 look for the address of a shim.
+	addressFile = "address"
 	// listenerFD is the descriptor on which the server finds its socket.
 	listenerFD = 3
 )
@@ -127,7 +130,24 @@ func start(f flags, stdin io.Reader, stdout io.Writer) error {
 			return err
 		}
 	}
+	if r.legacy {
+		if err := leaveAddress("unix://" + path); err != nil {
+			return err
+		}
+	}
 	return answer(stdout, r, "unix://"+path)
+}
+
+// leaveAddress leaves the address in the bundle. Daemons before 2.0 forget what
+// start answered when they restart, and take a bundle without this file for that
+// of a dead shim: they kill its containers. Newer ones have a file of their own.
+func leaveAddress(address string) error {
+	f, err := os.OpenFile(addressFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(address)
+	return errors.Join(err, f.Close())
 }
 
 // answer tells containerd the address. Daemons before 2.3 read JSON (1.7 on) or

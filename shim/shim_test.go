@@ -3,6 +3,7 @@ package shim
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -170,6 +171,21 @@ func TestShimServesItsGroupUntilItIsShutDown(t *testing.T) {
 	shutdown(t, c)
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("socket after shutdown: %v", err)
+	}
+}
+
+func TestADaemonBefore20FindsTheShimAfterARestart(t *testing.T) {
+	t.Setenv(envMaxVersion, "2") // as 1.7 sets it
+	b := newBundle(t, fmt.Sprintf("old-%d", os.Getpid()), "{}")
+	var answered struct{ Address string }
+	if err := json.Unmarshal(b.call(t, nil, "start"), &answered); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, strings.TrimPrefix(answered.Address, "unix://"))
+	defer shutdown(t, c)
+	left, err := os.ReadFile(filepath.Join(b.dir, "address"))
+	if err != nil || string(left) != answered.Address {
+		t.Errorf("file address in the bundle: %q, %v; want %q", left, err, answered.Address)
 	}
 }
 

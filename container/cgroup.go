@@ -7,6 +7,7 @@ import (
 
 	"github.com/ibex-run/ibex/cgroups"
 	cgroup1 "github.com/ibex-run/ibex/cgroups/v1"
+	cgroup2 "github.com/ibex-run/ibex/cgroups/v2"
 	"github.com/ibex-run/ibex/container/rootfs"
 )
 
@@ -31,7 +32,7 @@ type group interface {
 // createGroup makes the container's cgroup with its limits set.
 func createGroup(l *cgroups.Layout, p cgroups.Path, res *specs.LinuxResources) (group, error) {
 	if l.Mode == cgroups.V2 {
-		return nil, unsupported("cgroup v2")
+		return cgroup2.Create(l, p, res)
 	}
 	return cgroup1.Create(l, p, res)
 }
@@ -39,7 +40,7 @@ func createGroup(l *cgroups.Layout, p cgroups.Path, res *specs.LinuxResources) (
 // openGroup opens what an earlier process made, for cleaning up.
 func openGroup(l *cgroups.Layout, p cgroups.Path) (group, error) {
 	if l.Mode == cgroups.V2 {
-		return nil, unsupported("cgroup v2")
+		return cgroup2.Open(l, p)
 	}
 	return cgroup1.Open(l, p)
 }

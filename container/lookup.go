@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/exec"
@@ -11,7 +12,12 @@ import (
 )
 
 // resolver looks into the container's root for package exec.
-type resolver struct{ root *pathsafe.Dir }
+type resolver struct {
+	root *pathsafe.Dir
+	// mapped: the ids that Stat gives are the host's, a process's the
+	// container's; whether it may execute a file is for the kernel to say.
+	mapped bool
+}
 
 func (r resolver) Stat(path string) (exec.FileInfo, error) {
 	p, err := pathsafe.ParseInRoot(path)
@@ -19,7 +25,7 @@ func (r resolver) Stat(path string) (exec.FileInfo, error) {
 		return exec.FileInfo{}, unix.ENAMETOOLONG
 	}
 	id, err := r.root.Stat(p)
-	return exec.FileInfo{Mode: id.Mode, UID: id.UID, GID: id.GID}, err
+	return exec.FileInfo{Mode: id.Mode, UID: id.UID, GID: id.GID, Unsure: r.mapped}, err
 }
 
 func (r resolver) read(path string, buf []byte) (int, error) {
@@ -39,9 +45,13 @@ func (c *Container) lookup(p *exec.Process) (string, error) {
 		}
 	}
 	const dacOverride = 1 << unix.CAP_DAC_OVERRIDE
-	return exec.Lookup(resolver{c.root}, cwdOf(p), p.Args[0], path, set, exec.User{
+	return exec.Lookup(c.resolver(), cwdOf(p), p.Args[0], path, set, exec.User{
 		UID: p.UID, GID: p.GID, Groups: p.Groups, DACOverride: p.Caps.Effective&dacOverride != 0,
 	})
+}
+
+func (c *Container) resolver() resolver {
+	return resolver{c.root, private(c.spec, specs.UserNamespace)}
 }
 
 func cwdOf(p *exec.Process) string {
@@ -58,12 +68,12 @@ func (p *Process) explain(err error) error {
 	if !errors.As(err, &errno) || !exec.IsExecve(err) {
 		return err
 	}
-	r := resolver{p.c.root}
+	r := p.c.resolver()
 	path := p.path
 	if path == "" {
 		path, _ = p.c.lookup(p.spec)
 	}
-	return exec.ExplainExec(r, path, r.read, errno)
+	return exec.ExplainExec(r, exec.InCwd(cwdOf(p.spec), path), r.read, errno)
 }
 
 // passwdMax bounds what is read of the image's /etc/passwd.

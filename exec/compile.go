@@ -232,6 +232,8 @@ func cwd(b *plan.Builder, dir string) {
 	if dir == "" {
 		dir = "/"
 	}
+	// The present directory is what RESOLVE_IN_ROOT takes for the root.
+	b.Chdir("/")
 	d := b.Openat2(plan.Cwd, dir, unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,

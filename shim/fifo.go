@@ -81,19 +81,24 @@ const (
 	lingerFirst = time.Millisecond
 	lingerMost  = 200 * time.Millisecond
 	lingerTotal = 10 * time.Second
+	lingerEmpty = 3 * time.Second
 )
 
-// closeFIFO closes the writing end of a FIFO or pipe. If bytes are left in it
-// and nobody has it open for reading, they would be lost with the last
-// descriptor: a process may well be over before its client has come round to
-// opening the FIFO. The end is kept until somebody has, for a while.
+// closeFIFO closes the writing end of a FIFO or pipe. If nobody has it open for
+// reading, bytes that are left in it would be lost with the last descriptor,
+// and even without any a client that opens it later would wait for a writer for
+// ever (fifo(7)): a process may well be over before its client has come round
+// to opening the FIFO. The end is kept until somebody has, for a while.
 func closeFIFO(fd int) {
-	left, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
-	if err != nil || left == 0 || hasReader(fd) {
+	if hasReader(fd) {
 		unix.Close(fd)
 		return
 	}
-	linger(fd, lingerFirst, time.Now().Add(lingerTotal))
+	most := lingerEmpty
+	if left, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil && left > 0 {
+		most = lingerTotal
+	}
+	linger(fd, lingerFirst, time.Now().Add(most))
 }
 
 func linger(fd int, wait time.Duration, until time.Time) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	apievents "github.com/containerd/containerd/api/events"
 	"golang.org/x/sys/unix"
@@ -81,6 +80,10 @@ func (p *process) startInit(ctx context.Context, cp *container.Process) error {
 	p.settle(false, nil)
 	if err := cp.Start(ctx, container.Stdio{}); err != nil {
 		p.settle(true, nil)
+		// Who hears of the failure deletes the task, which must be stopped then.
+		if cp.Status() != container.Created {
+			p.wait(ctx) //nolint:errcheck // the failure of the start counts
+		}
 		return err
 	}
 	p.settle(true, &apievents.TaskStart{ContainerID: p.t.id, Pid: uint32(cp.PID())})
@@ -216,13 +219,12 @@ func (p *process) unblock() {
 	}
 }
 
-// exitOf is the status for answers that may concern a process that never ran.
-func exitOf(cp *container.Process) (code uint32, at time.Time) {
+// exitOf is how a process ended, zero for one that has not or never ran.
+func exitOf(cp *container.Process) (st container.ExitStatus, ended bool) {
 	select {
 	case <-cp.Done():
-		st := cp.ExitStatus()
-		return st.Code, st.At
+		return cp.ExitStatus(), true
 	default:
-		return 0, time.Time{}
+		return st, false
 	}
 }

@@ -29,14 +29,14 @@ func (s *service) State(_ context.Context, r *api.StateRequest) (*api.StateRespo
 		return nil, err
 	}
 	status := statusOf(cp.Status())
-	code, at := exitOf(cp)
-	if status == tasktypes.Status_STOPPED && at.IsZero() {
+	exit, ended := exitOf(cp)
+	if status == tasktypes.Status_STOPPED && !ended {
 		status = tasktypes.Status_RUNNING // how it ended is not known yet
 	}
 	return &api.StateResponse{
 		ID: p.name(), Bundle: t.bundle, Pid: uint32(cp.PID()), Status: status,
 		Stdin: p.spec.stdin, Stdout: p.spec.stdout, Stderr: p.spec.stderr, Terminal: p.spec.terminal,
-		ExitStatus: code, ExitedAt: timestamp(at), ExecID: r.ExecID,
+		ExitStatus: exit.Code, ExitedAt: timestamp(exit.At), ExecID: r.ExecID,
 	}, nil
 }
 
@@ -86,8 +86,8 @@ func (s *service) Delete(ctx context.Context, r *api.DeleteRequest) (*api.Delete
 		return nil, err
 	}
 	s.memory.touch()
-	code, at := exitOf(cp)
-	return &api.DeleteResponse{Pid: uint32(cp.PID()), ExitStatus: code, ExitedAt: timestamp(at)}, nil
+	exit, _ := exitOf(cp)
+	return &api.DeleteResponse{Pid: uint32(cp.PID()), ExitStatus: exit.Code, ExitedAt: timestamp(exit.At)}, nil
 }
 
 // Exec adds a process to a container; Start runs it.

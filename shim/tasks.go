@@ -203,9 +203,9 @@ func (s *service) deleteTask(ctx context.Context, t *task, p *process, cp *conta
 		delete(s.tasks, t.id)
 	}
 	s.mu.Unlock()
-	code, at := exitOf(cp)
+	exit, _ := exitOf(cp)
 	s.events.publish(&apievents.TaskDelete{
-		ContainerID: t.id, Pid: uint32(cp.PID()), ExitStatus: code, ExitedAt: timestamp(at),
+		ContainerID: t.id, Pid: uint32(cp.PID()), ExitStatus: exit.Code, ExitedAt: timestamp(exit.At),
 	})
 	return nil
 }

@@ -87,6 +87,17 @@ func (p *Process) Start(ctx context.Context, io Stdio) error {
 
 func (p *Process) startInit(ctx context.Context) error {
 	if err := p.child.Release(ctx, p.path); err != nil {
+		select {
+		case <-p.child.Done():
+			// Its exit is reported like any other; until then it is not what it
+			// was, and cannot be started again.
+			p.mu.Lock()
+			if p.status == Created {
+				p.status = Running
+			}
+			p.mu.Unlock()
+		default:
+		}
 		return p.explain(err)
 	}
 	p.mu.Lock()

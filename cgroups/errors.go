@@ -3,6 +3,8 @@ package cgroups
 import (
 	"errors"
 	"strconv"
+
+	"github.com/ibex-run/ibex/pathsafe"
 )
 
 var (
@@ -39,7 +41,15 @@ func (e *FileError) Error() string {
 	if e.Value != "" {
 		s += " " + strconv.Quote(e.Value)
 	}
-	return s + " of cgroup " + e.Group + ": " + e.Err.Error()
+	// What the system call was and where is said already.
+	text := e.Err.Error()
+	if op, ok := errors.AsType[*pathsafe.OpError](e.Err); ok && op.Errno != 0 {
+		text = op.Errno.Error()
+	}
+	if errors.Is(e.Err, ErrGone) {
+		text = ErrGone.Error() + ": " + text
+	}
+	return s + " of cgroup " + e.Group + ": " + text
 }
 
 // Unwrap lets errors.Is find the errno.

@@ -43,6 +43,8 @@ type Write struct {
 	Key    string
 	Absent string
 	Bare   bool
+	// Saves is another file that the write changes, to be restored after it.
+	Saves string
 	// WriteOnly: the file cannot be read, so the write is not undone here.
 	WriteOnly bool
 	// Optional: the file may be missing. It is for limits whose absence is what
@@ -106,6 +108,15 @@ func apply(t Target, writes []Write, fresh bool, done []Write) ([]Write, error) 
 			var err error
 			if old, restorable, err = previous(t, w, buf); err != nil {
 				return done, err
+			}
+		}
+		if !fresh && w.Saves != "" {
+			also, ok, err := previous(t, Write{Field: w.Field, Controller: w.Controller, File: w.Saves}, buf)
+			if err != nil {
+				return done, err
+			}
+			if ok {
+				done = append(done, also)
 			}
 		}
 		if err := write(t, w); err != nil {

@@ -167,6 +167,10 @@ func (g *Group) current(res *specs.LinuxResources) (cur current, err error) {
 		if c.Period != nil {
 			cur.Period, _ = read("cpu", "cpu.cfs_period_us")
 		}
+		if c.Idle != nil {
+			idle, _ := read("cpu", "cpu.idle")
+			cur.Idle = idle != 0
+		}
 		if c.Burst != nil {
 			cur.Burst, _ = read("cpu", "cpu.cfs_burst_us")
 		}

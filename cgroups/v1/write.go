@@ -93,6 +93,9 @@ func (l *list) cpu(c *specs.LinuxCPU, cur current) {
 		shares()
 		if c.Idle != nil {
 			l.number("cpu.idle", "cpu", "cpu.idle", *c.Idle)
+			if !cur.Idle {
+				l.writes[len(l.writes)-1].Saves = "cpu.shares"
+			}
 		}
 	}
 	l.bandwidth(c, cur)
@@ -213,6 +216,9 @@ func (l *list) memoryAndSwap(m *specs.LinuxMemory, cur current) error {
 	limit, swap := cgroups.Value(m.Limit), cgroups.Value(m.Swap)
 	if limit == -1 && swap == 0 {
 		swap = -1 // memory without a limit below a sum with one cannot be
+	}
+	if limit == -1 && swap > 0 {
+		return cgroups.Invalid("memory.swap", "is memory and swap together and cannot be below memory.limit, which is none")
 	}
 	if swap == -1 && !cur.HasMemsw {
 		swap = 0 // there is no limit to lift

@@ -90,6 +90,13 @@ func (g *Group) current(res *specs.LinuxResources) (cur current, err error) {
 			return cur, err
 		}
 	}
+	if c := res.CPU; c != nil && c.Idle != nil {
+		idle, _, err := g.readUint("cpu.idle")
+		if err != nil {
+			return cur, err
+		}
+		cur.Idle = idle != 0
+	}
 	cur.Memory = cgroups.NoLimit
 	if m := res.Memory; m != nil && m.Limit == nil && m.Swap != nil {
 		limit, ok, err := g.readUint("memory.max")

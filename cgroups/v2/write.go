@@ -20,6 +20,7 @@ type current struct {
 	Quota, Period, Burst uint64 // µs; the quota is cgroups.NoLimit for "max"
 	Memory               uint64 // bytes
 	BFQ                  bool   // io.bfq.weight is there
+	Idle                 bool
 }
 
 // writes compiles everything of res but the devices into a list of writes, in an
@@ -133,6 +134,9 @@ func (l *list) cpu(c *specs.LinuxCPU, cur current) {
 		weight()
 		if c.Idle != nil {
 			l.text("cpu.idle", "cpu.idle", "1")
+			if !cur.Idle {
+				l.writes[len(l.writes)-1].Saves = "cpu.weight"
+			}
 		}
 	}
 	l.bandwidth(c, cur)

@@ -60,6 +60,9 @@ type CreateOptions struct {
 	// OnOOM is called for each OOM kill in the container's cgroup, before the
 	// OnExit of the process that it killed. It must not block.
 	OnOOM func()
+	// OnWarning is told of what went wrong without consequence, such as a
+	// poststop hook that failed. It must not block.
+	OnWarning func(error)
 }
 
 // ProcessInfo is one process in the container's cgroup.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/cgroups"
@@ -47,7 +48,26 @@ func Cleanup(ctx context.Context, stateDir, bundle, id string) (pid int, st Exit
 	if err := rec.remove(ctx); err != nil {
 		return rec.PID, st, fmt.Errorf("clean up container %q: %w", id, err)
 	}
-	return rec.PID, st, state.Unlink(recordName)
+	if err := state.Unlink(recordName); err != nil {
+		return rec.PID, st, fmt.Errorf("clean up container %q: %w", id, err)
+	}
+	return rec.PID, st, rec.poststop(ctx)
+}
+
+// poststop runs the hooks that the lost shim would have run.
+func (r *record) poststop(ctx context.Context) error {
+	bundle, err := pathsafe.OpenState(r.Bundle)
+	if err != nil {
+		return fmt.Errorf("read the hooks of container %q: %w", r.ID, err)
+	}
+	defer bundle.Close()
+	spec, err := loadSpec(bundle)
+	if err != nil {
+		return fmt.Errorf("read the hooks of container %q: %w", r.ID, err)
+	}
+	return poststop(ctx, hooksOf(spec.Hooks, "poststop"), &specs.State{
+		Version: specs.Version, ID: r.ID, Status: specs.StateStopped, Bundle: r.Bundle, Annotations: spec.Annotations,
+	})
 }
 
 func (r *record) remove(ctx context.Context) error {

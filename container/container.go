@@ -287,7 +287,15 @@ func (c *Container) Delete(ctx context.Context) error {
 	c.deleted = true
 	c.mu.Unlock()
 	c.release()
+	c.warn(poststop(ctx, hooksOf(c.spec.Hooks, "poststop"), c.ociState(specs.StateStopped, 0)))
 	return nil
+}
+
+// warn hands on what went wrong and changes nothing.
+func (c *Container) warn(err error) {
+	if err != nil && c.opts.OnWarning != nil {
+		c.opts.OnWarning(fmt.Errorf("container %q: %w", c.opts.ID, err))
+	}
 }
 
 // release closes everything that is held open for the container.

@@ -164,6 +164,11 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 		Hold:   true,
 		Notify: func() { c.exited(p) },
 	}
+	if pauses(c.spec) {
+		// The hooks are told the PID, so the process has to be there by then.
+		s.SetupInside = true
+		s.Pause = func(child *exec.Child) error { return c.atPivot(ctx, child) }
+	}
 	done, err := c.addSetup(s, rfs)
 	if err != nil {
 		return err
@@ -199,7 +204,10 @@ func (c *Container) addSetup(s *exec.Start, rfs *rootfs.Rootfs) (done func(), er
 		full = proc.FD()
 		s.SetupFDs = append(s.SetupFDs, full)
 	}
-	s.Setup = func(b *plan.Builder) {
+	s.Setup = func(b *plan.Builder, pause func()) {
+		if s.Pause == nil {
+			pause = nil
+		}
 		b.About("hostname")
 		if c.spec.Hostname != "" {
 			b.SetHostname(c.spec.Hostname)
@@ -208,7 +216,7 @@ func (c *Container) addSetup(s *exec.Start, rfs *rootfs.Rootfs) (done func(), er
 			b.SetDomainname(c.spec.Domainname)
 		}
 		sysctlSteps(b, full, c.spec.Linux.Sysctl)
-		rfs.Steps(b)
+		rfs.Steps(b, pause)
 	}
 	return done, nil
 }

@@ -20,7 +20,7 @@ func Features() *features.Features {
 	return &features.Features{
 		OCIVersionMin: "1.0.0",
 		OCIVersionMax: specs.Version,
-		Hooks:         []string{},
+		Hooks:         hookNames,
 		MountOptions:  rootfs.Options(),
 		Linux: &features.Linux{
 			Namespaces:   namespaces,

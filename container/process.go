@@ -86,6 +86,13 @@ func (p *Process) Start(ctx context.Context, io Stdio) error {
 }
 
 func (p *Process) startInit(ctx context.Context) error {
+	c := p.c
+	err := c.runHooks(ctx, "startContainer", specs.StateCreated, c.pidInside(p.PID()), func() (*exec.Place, func(), error) {
+		return c.insidePlace(p.child)
+	})
+	if err != nil {
+		return p.stopFor(err)
+	}
 	if err := p.child.Release(ctx, p.path); err != nil {
 		select {
 		case <-p.child.Done():
@@ -105,7 +112,17 @@ func (p *Process) startInit(ctx context.Context) error {
 		p.status = Running
 	}
 	p.mu.Unlock()
+	if err := c.runHooks(ctx, "poststart", specs.StateRunning, p.PID(), hostPlace); err != nil {
+		return p.stopFor(err)
+	}
 	return nil
+}
+
+// stopFor ends the container because of a hook: "the runtime MUST generate an
+// error, stop the container" - runtime-spec, runtime.md, Lifecycle.
+func (p *Process) stopFor(err error) error {
+	p.child.Signal(unix.SIGKILL) //nolint:errcheck // it may have ended
+	return err
 }
 
 // Kill sends a signal. It does not wait for its effect. ErrNotFound once the

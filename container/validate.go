@@ -15,7 +15,7 @@ func validate(s *specs.Spec) error {
 		return invalid("ociVersion", "%q: want 1.x", s.Version)
 	}
 	for _, c := range []func(*specs.Spec) error{
-		validatePlatform, validateRoot, validateNamespaces, validateMappings, validateTime, validateMounts, validateLinux,
+		validatePlatform, validateRoot, validateNamespaces, validateMappings, validateTime, validateMounts, validateLinux, validateHooks,
 	} {
 		if err := c(s); err != nil {
 			return err
@@ -33,16 +33,8 @@ func validatePlatform(s *specs.Spec) error {
 		return invalid("linux", "missing")
 	case s.Windows != nil || s.Solaris != nil || s.VM != nil || s.ZOS != nil || s.FreeBSD != nil:
 		return invalid("windows, solaris, vm, zos, freebsd", "this is a Linux runtime")
-	case s.Hooks != nil && hasHooks(s.Hooks):
-		return unsupported("hooks")
 	}
 	return nil
-}
-
-func hasHooks(h *specs.Hooks) bool {
-	//nolint:staticcheck // Prestart is deprecated and still to be refused, not ignored
-	return len(h.Prestart)+len(h.CreateRuntime)+len(h.CreateContainer)+
-		len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0
 }
 
 func validateRoot(s *specs.Spec) error {

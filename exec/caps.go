@@ -78,6 +78,9 @@ var bounding = sync.OnceValue(func() uint64 {
 // Held is the set of capabilities that this process may give to others.
 func Held() uint64 { return bounding() }
 
+// AllCaps is the set of all capabilities of the running kernel.
+func AllCaps() uint64 { return 1<<(lastCap()+1) - 1 }
+
 // CapSetString prints a capability set for errors and logs.
 func CapSetString(set uint64) string {
 	var names []string

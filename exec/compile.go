@@ -16,10 +16,12 @@ type Start struct {
 	Process *Process
 	Place   *Place
 	// Setup adds the steps that build the container around its first process;
-	// they run with all privileges, inside the new namespaces. SetupFDs are the
-	// descriptors that these steps use.
-	Setup    func(b *plan.Builder)
+	// they run with all privileges, inside the new namespaces. Calling pause adds
+	// a stop, at which Pause is called. SetupFDs are the descriptors that these
+	// steps use.
+	Setup    func(b *plan.Builder, pause func())
 	SetupFDs []int
+	Pause    func(c *Child) error
 	// SetupInside puts Setup after the fork into a joined PID namespace instead
 	// of before it: needed only where procfs has to be made from inside.
 	SetupInside bool
@@ -38,6 +40,8 @@ type Start struct {
 // a size of its own (plan.Failure).
 const (
 	readyMsg   = "r"  // child to parent: waiting for the pathname
+	pauseMsg   = "pa" // child to parent: waiting to go on
+	goMsg      = "g"  // parent to child: go on
 	releaseLen = 4096 // parent to child: the pathname, NUL-padded (PATH_MAX)
 )
 
@@ -111,7 +115,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		forkInto(b, sk)
 	}
 	if s.Setup != nil {
-		s.Setup(b)
+		s.Setup(b, func() { pause(b, sk) })
 	}
 	b.About("process.cwd")
 	cwd(b, p.Cwd)
@@ -318,6 +322,14 @@ func finish(b *plan.Builder, s *Start, sock plan.FD) plan.Buf {
 	b.Read(sock, path, releaseLen)
 	b.Want(releaseLen)
 	return path
+}
+
+// pause stops until the parent says go; a parent that died lets it end.
+func pause(b *plan.Builder, sock plan.FD) {
+	b.Write(sock, []byte(pauseMsg))
+	answer := b.NewBuf(len(goMsg))
+	b.Read(sock, answer, len(goMsg))
+	b.Want(uintptr(len(goMsg)))
 }
 
 // rlimits puts RLIMIT_NOFILE last and fills it in where it is missing.

@@ -142,7 +142,7 @@ func (c *Child) handshake(ctx context.Context) error {
 			c.helper.finish()
 		}()
 	}
-	ready := false
+	ready, paused := false, false
 	for {
 		msg, err := c.receive(ctx)
 		switch {
@@ -159,12 +159,24 @@ func (c *Child) handshake(ctx context.Context) error {
 		switch len(msg) {
 		case len(readyMsg):
 			ready = true
+		case len(pauseMsg):
+			paused = true
 		case 8:
 			if err := c.adopt(int(nativeUint64(msg))); err != nil {
 				return err
 			}
 		default:
 			return c.failure(msg)
+		}
+		// The helper's report of the PID may come after the process's own.
+		if paused && c.PID != 0 {
+			paused = false
+			if err := c.start.Pause(c); err != nil {
+				return err
+			}
+			if _, err := c.sock.Write([]byte(goMsg)); err != nil {
+				return fmt.Errorf("start process: it ended while it waited: %w", err)
+			}
 		}
 		if ready && c.PID != 0 {
 			return nil

@@ -154,8 +154,9 @@ func (s *service) create(ctx context.Context, r *api.CreateTaskRequest, o option
 	t.c, err = container.Create(ctx, container.CreateOptions{
 		ID: r.ID, Bundle: r.Bundle, Rootfs: rootfsMounts(r), Terminal: r.Terminal,
 		Stdio: io.child, NoNewKeyring: o.NoNewKeyring,
-		OnExit: t.onExit,
-		OnOOM:  func() { s.events.publish(&apievents.TaskOOM{ContainerID: r.ID}) },
+		OnExit:    t.onExit,
+		OnOOM:     func() { s.events.publish(&apievents.TaskOOM{ContainerID: r.ID}) },
+		OnWarning: func(err error) { log.L.WithError(err).Warn("container") },
 	})
 	if err != nil {
 		io.abort()

@@ -175,8 +175,9 @@ func (r *Rootfs) Close() {
 }
 
 // Steps adds the steps that put the tree together and enter it. They run in the
-// container's own mount namespace with its other namespaces joined.
-func (r *Rootfs) Steps(b *plan.Builder) {
+// container's own mount namespace with its other namespaces joined. mounted, if
+// not nil, is called where everything is mounted and the old root still there.
+func (r *Rootfs) Steps(b *plan.Builder, mounted func()) {
 	s := &steps{b: b, r: r}
 	defer b.About("")
 	b.About("root")
@@ -195,6 +196,10 @@ func (r *Rootfs) Steps(b *plan.Builder) {
 	}
 	if r.pty != nil && r.tmpDev && r.devpts >= 0 {
 		s.console()
+	}
+	if mounted != nil {
+		b.About("hooks")
+		mounted()
 	}
 	for i, p := range r.cfg.Masked {
 		b.About(fmt.Sprintf("linux.maskedPaths[%d] (%s)", i, p))

@@ -171,7 +171,13 @@ func wantText(t testing.TB, g *Group, controller, file, want string) {
 // start runs a program in the group and kills it at the end of the test.
 func start(t testing.TB, g *Group, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	// It waits for a line before it becomes the program, so that whatever the
+	// program does is done in the group.
+	cmd := exec.Command("sh", append([]string{"-c", `read x; exec "$@"`, "sh", name}, args...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -184,6 +190,9 @@ func start(t testing.TB, g *Group, name string, args ...string) *exec.Cmd {
 		_ = cmd.Wait()
 	})
 	join(t, g, cmd.Process.Pid)
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -246,6 +247,12 @@ func (b *box) drain(io cio.IO) {
 	case <-done:
 	case <-time.After(prompt):
 		b.t.Errorf("the output on %s does not end", io.Config().Stdout)
+		buf := make([]byte, 1<<20)
+		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(g, "fifo") {
+				b.t.Logf("our reader: %s", g)
+			}
+		}
 		b.dumpShim()
 	}
 }

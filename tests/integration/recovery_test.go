@@ -299,11 +299,15 @@ func TestAnInterruptedCreateLeavesNothing(t *testing.T) {
 			timer.Stop()
 			if err == nil {
 				b.task = task
-				_, err := task.Delete(b.ctx, containerd.WithProcessKill)
-				if err != nil && !errdefs.IsNotFound(err) {
-					t.Errorf("delete: %v", err)
-				}
-				b.deleted = err == nil || errdefs.IsNotFound(err)
+				// The shim may be dead, and containerd not have noticed.
+				ktest.Eventually(t, prompt, "the task to go", func() error {
+					_, err := task.Delete(b.ctx, containerd.WithProcessKill)
+					if errdefs.IsNotFound(err) {
+						return nil
+					}
+					return err
+				})
+				b.deleted = true
 			}
 			b.checkResidue()
 			b.task = nil

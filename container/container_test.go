@@ -19,7 +19,7 @@ import (
 
 // bundle is a container to be, in a directory of the test.
 type bundle struct {
-	t    *testing.T
+	t    testing.TB
 	id   string
 	dir  string
 	spec *specs.Spec
@@ -29,7 +29,7 @@ type bundle struct {
 var caps = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_NET_BIND_SERVICE"}
 
 // newBundle makes a busybox root file system and a spec like containerd's.
-func newBundle(t *testing.T, args ...string) *bundle {
+func newBundle(t testing.TB, args ...string) *bundle {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -58,7 +58,7 @@ func newBundle(t *testing.T, args ...string) *bundle {
 	if err := os.WriteFile(filepath.Join(root, "bin/busybox"), data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []string{"sh", "cat", "true", "false", "sleep", "echo", "id", "ls", "mount", "stat", "touch", "hostname", "readlink", "env", "kill", "tty", "stty", "wc", "grep"} {
+	for _, a := range []string{"sh", "cat", "true", "false", "sleep", "echo", "id", "ls", "mount", "stat", "touch", "hostname", "readlink", "env", "kill", "tty", "stty", "wc", "grep", "ionice", "cut", "uname"} {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", a)); err != nil {
 			t.Fatal(err)
 		}
@@ -100,8 +100,8 @@ func defaultSpec(id string, args []string) *specs.Spec {
 	}
 }
 
-// create creates the container and removes it at the end of the test.
-func (b *bundle) create(io container.Stdio) (*container.Container, error) {
+// config writes config.json.
+func (b *bundle) config() {
 	b.t.Helper()
 	data, err := json.Marshal(b.spec)
 	if err != nil {
@@ -110,6 +110,12 @@ func (b *bundle) create(io container.Stdio) (*container.Container, error) {
 	if err := os.WriteFile(filepath.Join(b.dir, "config.json"), data, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// create creates the container and removes it at the end of the test.
+func (b *bundle) create(io container.Stdio) (*container.Container, error) {
+	b.t.Helper()
+	b.config()
 	c, err := container.Create(context.Background(), container.CreateOptions{
 		ID: b.id, Bundle: b.dir, Terminal: b.spec.Process.Terminal, Stdio: io,
 		OnExit: func(p *container.Process) { b.exit <- p },

@@ -30,8 +30,8 @@ func Features() *features.Features {
 				Enabled: &yes, Actions: seccomp.Actions(), Operators: seccomp.Operators(), Archs: seccomp.Archs(),
 				KnownFlags: seccomp.KnownFlags(), SupportedFlags: seccomp.SupportedFlags(),
 			},
-			Apparmor: &features.Apparmor{Enabled: &no},
-			Selinux:  &features.Selinux{Enabled: &no},
+			Apparmor: &features.Apparmor{Enabled: &yes},
+			Selinux:  &features.Selinux{Enabled: &yes},
 			IntelRdt: &features.IntelRdt{Enabled: &no, Schemata: &no, Monitoring: &no},
 			MountExtensions: &features.MountExtensions{
 				IDMap: &features.IDMap{Enabled: &yes},

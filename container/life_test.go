@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -284,5 +285,22 @@ func TestCleanupRemovesWhatALostShimLeft(t *testing.T) {
 	b.nothingLeft()
 	if _, _, err := container.Cleanup(context.Background(), "", b.dir, b.id); err != nil {
 		t.Errorf("again: %v", err)
+	}
+}
+
+func TestAnExecRunsOnTheCPUsAskedFor(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("needs two CPUs")
+	}
+	b := newBundle(t, "sleep", "1000")
+	c := b.start()
+	b.spec.Process.ExecCPUAffinity = &specs.CPUAffinity{Initial: "0", Final: "1"}
+	out, code, err := b.exec(c, "e", "grep", "Cpus_allowed_list", "/proc/self/status")
+	if err != nil || code != 0 || out != "Cpus_allowed_list:\t1\n" {
+		t.Errorf("%q %d %v", out, code, err)
+	}
+	b.spec.Process.ExecCPUAffinity.Final = "3-1"
+	if _, _, err := b.exec(c, "e", "true"); err == nil || !strings.Contains(err.Error(), "process.execCPUAffinity.final") {
+		t.Errorf("got %v", err)
 	}
 }

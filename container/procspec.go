@@ -37,6 +37,15 @@ func (c *Container) process(p *specs.Process) (*exec.Process, error) {
 		Terminal: p.Terminal,
 		Seccomp:  filter(c.seccomp),
 	}
+	if out.Labels, err = labels(p); err != nil {
+		return nil, err
+	}
+	if out.Personality, err = personality(c.spec.Linux); err != nil {
+		return nil, err
+	}
+	if err := scheduling(out, p, p != c.spec.Process); err != nil {
+		return nil, err
+	}
 	if p.User.Umask != nil {
 		out.Umask = *p.User.Umask
 	}

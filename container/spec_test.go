@@ -56,6 +56,12 @@ func TestTheSpecIsSeenFromInside(t *testing.T) {
 			b.spec.Mounts[1].Destination = "/mq"
 		}, "stat -c %t:%T /dev/null; readlink /dev/fd", []string{"1:3", "/proc/self/fd"}},
 		{"oom score", func(b *bundle) { n := 555; b.spec.Process.OOMScoreAdj = &n }, "cat /proc/self/oom_score_adj", []string{"555"}},
+		{"scheduler and I/O priority", func(b *bundle) {
+			b.spec.Process.Scheduler = &specs.Scheduler{Policy: specs.SchedBatch, Nice: 5}
+			b.spec.Process.IOPriority = &specs.LinuxIOPriority{Class: specs.IOPRIO_CLASS_IDLE}
+		}, "ionice; cut -d' ' -f19,41 /proc/self/stat", []string{"idle", "5 3"}},
+		{"personality", func(b *bundle) { b.spec.Linux.Personality = &specs.LinuxPersonality{Domain: specs.PerLinux32} },
+			"uname -m; cat /proc/self/personality", []string{"i686", "00000008"}},
 		{"cgroup namespace", func(*bundle) {}, "cat /proc/self/cgroup", []string{":pids:/\n", ":memory:/\n"}},
 		{"seccomp", func(b *bundle) {
 			b.spec.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: specs.ActAllow,

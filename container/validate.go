@@ -120,8 +120,6 @@ func validateLinux(s *specs.Spec) error {
 		return unsupported("linux.memoryPolicy")
 	case l.MountLabel != "":
 		return unsupported("linux.mountLabel")
-	case l.Personality != nil:
-		return unsupported("linux.personality")
 	}
 	switch strings.TrimPrefix(l.RootfsPropagation, "r") {
 	case "", "private", "shared", "slave", "unbindable":
@@ -148,16 +146,6 @@ func validateProcess(p *specs.Process) error {
 		return invalid("process.args", "empty")
 	case !path.IsAbs(p.Cwd):
 		return invalid("process.cwd", "%q is not absolute", p.Cwd)
-	case p.ApparmorProfile != "":
-		return unsupported("process.apparmorProfile")
-	case p.SelinuxLabel != "":
-		return unsupported("process.selinuxLabel")
-	case p.Scheduler != nil:
-		return unsupported("process.scheduler")
-	case p.IOPriority != nil:
-		return unsupported("process.ioPriority")
-	case p.ExecCPUAffinity != nil && (p.ExecCPUAffinity.Initial != "" || p.ExecCPUAffinity.Final != ""):
-		return unsupported("process.execCPUAffinity")
 	}
 	for i, a := range p.Args {
 		if hasNUL(a) {

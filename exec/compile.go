@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -52,12 +53,13 @@ const (
 //	 1 stdio, close everything else   nothing of the host is left to leak, and no pipe is held open
 //	 2 oom_score_adj                  through procfs, by the process itself, while it may lower the value
 //	 3 cgroups (v1)                   before the cgroup namespace, so that its root is this cgroup
+//	   affinity, scheduler, I/O       in the cgroup, which bounds them; with the host's CAP_SYS_NICE
 //	 4 namespaces                     joins, the user namespace last of them; then the new ones that the fork
 //	                                  did not make: all if they belong to that user namespace, else the cgroup's
 //	 5 Setup                          mounts and all that needs outside privilege
 //	 6 cwd, checked by getcwd         an absolute path that is reachable, or nothing starts
-//	 7 keyring, label                 need procfs, or the privilege that goes next
-//	 8 scheduler, affinity, limits    raising them needs CAP_SYS_RESOURCE and CAP_SYS_NICE; nothing is opened after
+//	 7 label, keyring                 need procfs, or the privilege that goes next; the keyring gets the label
+//	 8 limits                         raising them needs CAP_SYS_RESOURCE; nothing is opened after
 //	 9 bounding set                   needs CAP_SETPCAP
 //	10 no_new_privs, or seccomp       seccomp without no_new_privs needs CAP_SYS_ADMIN
 //	11 groups, gid, uid, capabilities groups before ids; the kept set last
@@ -71,6 +73,9 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	p, at := s.Process, s.Place
 	if len(p.Args) == 0 {
 		return nil, errors.New("process.args: empty")
+	}
+	if p.Scheduler != nil && p.Scheduler.Flags&schedResetOnFork != 0 && at.forks() {
+		return nil, errors.New("process.scheduler: SCHED_FLAG_RESET_ON_FORK cannot outlast the fork into a PID namespace")
 	}
 	limits, err := rlimits(p.Rlimits)
 	if err != nil {
@@ -86,12 +91,16 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	for _, sig := range ignoredSignals() {
 		b.RtSigactionDefault(sig)
 	}
+	if len(p.BirthAffinity) > 0 {
+		b.SchedSetaffinity(p.BirthAffinity)
+	}
 	if p.OOMScoreAdj != nil {
 		writeProc(b, proc, "oom_score_adj", fmt.Sprint(*p.OOMScoreAdj))
 	}
 	if !s.Migrate {
 		joinCgroups(b, at.CgroupDirs)
 	}
+	scheduling(b, p)
 	user := at.joins(unix.CLONE_NEWUSER)
 	if user {
 		if err := raiseLimits(b, limits); err != nil {
@@ -120,17 +129,16 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	b.About("process.cwd")
 	cwd(b, p.Cwd)
 	b.About("")
+	for _, l := range p.Labels {
+		writeProc(b, proc, "attr/"+l.File, l.Value)
+	}
 	if p.Keyring != "" {
 		// Without CONFIG_KEYS there is nothing to keep apart.
 		b.KeyctlJoinSession(p.Keyring)
 		b.Tolerate(unix.ENOSYS)
 	}
-	if p.Label.Value != "" {
-		writeProc(b, proc, "attr/"+p.Label.File, p.Label.Value)
-	}
 	b.CloseRange(3, uint(sock)-1)
 	b.CloseRange(uint(sock)+1, ^uint(0)>>32)
-	scheduling(b, p)
 	b.About("process.rlimits")
 	for _, l := range limits {
 		b.Prlimit(l.Resource, l.Soft, l.Max)
@@ -159,7 +167,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 // descriptors lists what the steps need above 2.
 func (s *Start) descriptors(sock int) []int {
 	keep := append([]int{sock}, s.SetupFDs...)
-	if s.Process.OOMScoreAdj != nil || s.Process.Label.Value != "" {
+	if s.Process.OOMScoreAdj != nil || len(s.Process.Labels) > 0 {
 		keep = append(keep, s.Place.Proc)
 	}
 	if !s.Migrate {
@@ -251,7 +259,19 @@ func cwd(b *plan.Builder, dir string) {
 // ioprioWhoProcess: ioprio_set(2), IOPRIO_WHO_PROCESS.
 const ioprioWhoProcess = 1
 
+// AllCPUs is the mask of every CPU; the kernel keeps those of the cpuset.
+var AllCPUs = bytes.Repeat([]byte{0xff}, 1024)
+
+// schedResetOnFork: SCHED_FLAG_RESET_ON_FORK, sched_setattr(2).
+const schedResetOnFork = 0x01
+
 func scheduling(b *plan.Builder, p *Process) {
+	b.About("process.execCPUAffinity")
+	if len(p.Affinity) > 0 {
+		b.SchedSetaffinity(p.Affinity)
+	}
+	b.About("process.scheduler, ioPriority")
+	defer b.About("")
 	if p.Scheduler != nil {
 		b.SchedSetattr(*p.Scheduler)
 	}

@@ -40,12 +40,15 @@ type Process struct {
 	// Keyring names the session keyring to join or create; empty keeps the
 	// caller's.
 	Keyring string
-	// Label is the LSM label for the next execve; empty sets none.
-	Label Label
+	// Labels are LSM labels, written in order.
+	Labels []Label
 
-	Scheduler   *unix.SchedAttr
-	IOPriority  *int // as ioprio_set(2) takes it: class << 13 | level
-	Personality *uint32
+	Scheduler *unix.SchedAttr
+	// BirthAffinity holds until the process is in its cgroup, Affinity then: CPU n
+	// is bit n%8 of byte n/8. Empty leaves what was inherited.
+	BirthAffinity, Affinity []byte
+	IOPriority              *int // as ioprio_set(2) takes it: class << 13 | level
+	Personality             *uint32
 
 	// Stdio are the descriptors for 0, 1 and 2, borrowed. With Terminal, 0
 	// becomes the controlling terminal of a new session.
@@ -67,7 +70,7 @@ type Filter struct {
 
 // Label is an LSM label and the file below /proc/thread-self/attr that takes it.
 type Label struct {
-	File  string // "exec" or "apparmor/exec"
+	File  string // such as "exec" or "apparmor/exec"
 	Value string
 }
 

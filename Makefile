@@ -11,6 +11,7 @@ DESTDIR ?=
 TIME    ?= 30s
 COUNT   ?= 10
 KERNEL  ?=
+BASE    ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 VERSION_FLAGS = -X github.com/ibex-run/ibex/shim.Version=$(VERSION) \
 	-X github.com/ibex-run/ibex/shim.Revision=$(shell git rev-parse HEAD 2>/dev/null)
@@ -73,11 +74,17 @@ fuzz: ## every fuzz target for TIME (30s)
 	@tests/fuzz.sh $(TIME)
 
 .PHONY: bench
-bench: ## micro benchmarks, COUNT (10) times, summed up by benchstat; text in out/bench.txt
+bench: ## ibex beside containerd-shim-runc-v2 and runc, in turn on one containerd (see docs/performance.md)
+	@tests/run.sh prepare
+	@tests/tools/build.sh containerd ctr containerd-shim-runc-v2 runc
+	$(GO) run ./tests/bench
+
+.PHONY: bench-micro
+bench-micro: ## the benchmarks beside the code, COUNT (10) times; BASE=FILE compares with an older out/micro.txt
 	@tests/tools/build.sh benchstat
 	@mkdir -p out
-	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $$($(GO) list ./... | grep -v /tests/) | tee out/bench.txt
-	@"$$(tests/tools/build.sh --bin)/benchstat" out/bench.txt
+	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $$($(GO) list ./... | grep -v /tests/) | tee out/micro.txt
+	@"$$(tests/tools/build.sh --bin)/benchstat" $(BASE) out/micro.txt
 
 .PHONY: ci
 ci: test ## what CI runs

@@ -20,7 +20,6 @@ import (
 
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/internal/ktest"
-	"github.com/ibex-run/ibex/pathsafe"
 )
 
 // Test groups are called ibex-test-v1-PID-N, so that a later run can tell whose
@@ -198,10 +197,8 @@ func start(t testing.TB, g *Group, name string, args ...string) *exec.Cmd {
 
 func join(t testing.TB, g *Group, pid int) {
 	t.Helper()
-	for _, m := range g.all() {
-		if err := m.dir.Write(pathsafe.MustName("cgroup.procs"), []byte(strconv.Itoa(pid))); err != nil {
-			t.Fatal(err)
-		}
+	if err := g.Add(pid); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -84,7 +84,7 @@ const (
 	lingerEmpty = 3 * time.Second
 )
 
-// closeFIFO closes the writing end of a FIFO or pipe. If nobody has it open for
+// closeFIFO closes the writing end of a FIFO. If nobody has it open for
 // reading, bytes that are left in it would be lost with the last descriptor,
 // and even without any a client that opens it later would wait for a writer for
 // ever (fifo(7)): a process may well be over before its client has come round

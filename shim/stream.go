@@ -265,10 +265,11 @@ func (s *stream) closeSink() {
 	if s.dst < 0 {
 		return
 	}
+	named := len(s.keep) > 0 // a FIFO, which somebody may still come to open
 	for _, fd := range s.keep {
 		unix.Close(fd)
 	}
-	if s.splice {
+	if named {
 		closeFIFO(s.dst)
 	} else {
 		unix.Close(s.dst)

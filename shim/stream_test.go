@@ -140,6 +140,15 @@ func TestOutputOfAProcessThatWasFasterThanItsClientIsKept(t *testing.T) {
 	}
 }
 
+func TestAClientThatComesLateSeesTheEnd(t *testing.T) {
+	o := testOutput(t, testPoller(t))
+	o.w.Close() // it printed nothing
+	waitDone(t, "end of the stream", o.s.done)
+	if got, err := io.ReadAll(o.open(t)); err != nil || len(got) != 0 {
+		t.Errorf("read %q, %v; want the end", got, err)
+	}
+}
+
 func TestDrainEndsTheReaderThoughAChildHoldsThePipe(t *testing.T) {
 	o := testOutput(t, testPoller(t))
 	f := o.open(t)
@@ -334,6 +343,13 @@ func TestStreamsLeakNoDescriptors(t *testing.T) {
 		if err := unix.Mkfifo(filepath.Join(dir, n), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, n := range []string{"out", "err"} { // a client that is there
+		fd, err := unix.Open(filepath.Join(dir, n), unix.O_RDONLY|openFlags, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
 	}
 	before := count()
 	for i := range 100 {

@@ -70,7 +70,7 @@ func TestSystemCalls(t *testing.T) {
 		nrs = append(nrs, nr)
 	}
 	var calls []string
-	gate(t, func(_ int, nr int) verdict { calls = append(calls, names[nr]); return pass }, nrs...)
+	mu := gate(t, func(_ int, nr int) verdict { calls = append(calls, names[nr]); return pass }, nrs...)
 	buf := make([]byte, 64)
 	var keep interface{ Close() error }
 	for _, tt := range []struct {
@@ -86,9 +86,13 @@ func TestSystemCalls(t *testing.T) {
 		{"MkdirAll of what is there", func() error { d, _, err := g.MkdirAll(deep, 0o755); keep = d; return err }, []string{"openat2", "statx"}},
 		{"Resolve", func() error { t, err := r.Resolve(path, KindDir); keep = t; return err }, []string{"openat2", "statx", "fstatfs"}},
 	} {
+		mu.Lock()
 		calls, keep = nil, nil
+		mu.Unlock()
 		must(t, tt.call())
+		mu.Lock()
 		got := slices.Clone(calls)
+		mu.Unlock()
 		if keep != nil {
 			must(t, keep.Close())
 		}

@@ -2,6 +2,7 @@ package pathsafe
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -20,8 +21,9 @@ func fail(errno unix.Errno) verdict { return verdict{errno} }
 // gate puts a listener in front of system calls of the test's thread, so that a
 // test can act at that very moment, or answer in the kernel's place. decide is
 // called on another thread, in order, with the number of calls before this one
-// and the number of the call. The test must not start subtests after it.
-func gate(t *testing.T, decide func(i int, nr int) verdict, nrs ...int) {
+// and the number of the call, with the lock held that gate returns: the test takes
+// it to look at what decide wrote. The test must not start subtests after it.
+func gate(t *testing.T, decide func(i int, nr int) verdict, nrs ...int) *sync.Mutex {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the filter ends with the thread
 	// The runtime's preemption signals must not restart a call that decide saw.
@@ -32,8 +34,14 @@ func gate(t *testing.T, decide func(i int, nr int) verdict, nrs ...int) {
 	// The clean-up of the test runs on this thread, too, so calls must be answered
 	// until it ends. The listener reports that as a hangup.
 	over := new(atomic.Bool)
-	go serveGate(listener, over, decide)
+	mu := new(sync.Mutex)
+	go serveGate(listener, over, func(i, nr int) verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		return decide(i, nr)
+	})
 	t.Cleanup(func() { over.Store(true) })
+	return mu
 }
 
 type seccompData struct {

@@ -193,7 +193,7 @@ func TestARecycledPidIsNoticed(t *testing.T) {
 			pid := cmd.Process.Pid
 			var done bool
 			var cloneErr error
-			gate(t, func(int, int) verdict {
+			mu := gate(t, func(int, int) verdict {
 				if !done {
 					done = true
 					_ = cmd.Process.Kill()
@@ -203,6 +203,8 @@ func TestARecycledPidIsNoticed(t *testing.T) {
 				return pass
 			}, nr)
 			_, err := p.Pid(pidfd, pid, MustRel("status"))
+			mu.Lock()
+			defer mu.Unlock()
 			if cloneErr != nil {
 				t.Skipf("cannot choose a process number: clone3: %v", cloneErr)
 			}

@@ -304,3 +304,28 @@ func TestAnExecRunsOnTheCPUsAskedFor(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// On hosts run by systemd "/" is a shared mount, and a clone of it is its peer.
+func TestNothingIsMountedOnAHostWhoseMountsAreShared(t *testing.T) {
+	b := newBundle(t, "sh", "-c", "cat /plain/etc/made && grep -c . /proc/mounts")
+	if err := unix.Mount(b.dir, b.dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(b.dir, unix.MNT_DETACH) }) //nolint:errcheck // gone is as good
+	if err := unix.Mount("", b.dir, "", unix.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.write("etc/made", "made\n")
+	b.spec.Mounts = append(b.spec.Mounts,
+		specs.Mount{Destination: "/plain", Type: "bind", Source: filepath.Join(b.dir, "rootfs"), Options: []string{"rbind"}},
+		specs.Mount{Destination: "/plain/tmp", Type: "tmpfs", Source: "tmpfs"})
+	before, _ := os.ReadFile("/proc/self/mountinfo")
+	out, code := b.run()
+	if code != 0 || !strings.HasPrefix(out, "made\n") {
+		t.Errorf("%d %q", code, out)
+	}
+	after, _ := os.ReadFile("/proc/self/mountinfo")
+	if a, z := strings.Count(string(before), b.dir), strings.Count(string(after), b.dir); a != z {
+		t.Errorf("%d mounts below the bundle before, %d after:\n%s", a, z, after)
+	}
+}

@@ -122,7 +122,9 @@ func openTree(src int, recursive bool) (int, error) {
 }
 
 // bindMount makes a detached bind mount. "ro" and its kind change the top mount
-// only; "rro" and its kind change all below it.
+// only; "rro" and its kind change all below it. A clone of a shared mount is its
+// peer (mount_namespaces(7)): unless the options say so, the clone becomes a
+// slave, or what the container mounts would appear on the host.
 func bindMount(source string, o mountOptions, recursive bool) (fd int, dir bool, err error) {
 	if len(o.data) > 0 {
 		return -1, false, fmt.Errorf("option %q: a bind mount has none", optionText(o.data[0]))
@@ -134,6 +136,9 @@ func bindMount(source string, o mountOptions, recursive bool) (fd int, dir bool,
 	defer unix.Close(src)
 	if fd, err = openTree(src, recursive); err != nil {
 		return -1, false, fmt.Errorf("source %q: %w", source, err)
+	}
+	if o.propagation == 0 {
+		o.propagation, o.propagateRecursively = unix.MS_SLAVE, true
 	}
 	if o.attrs != (attrs{}) {
 		err = pathsafe.SetAttr(fd, o.attrs.set, o.attrs.clear, false)

@@ -23,12 +23,7 @@ type layer struct {
 // the container exists.
 func (r *Rootfs) prepareRoot() error {
 	if len(r.cfg.Layers) == 0 {
-		src, _, err := pathsafe.OpenSource(r.cfg.Path)
-		if err != nil {
-			return fmt.Errorf("root.path: %w", err)
-		}
-		defer unix.Close(src)
-		fd, err := openTree(src, true)
+		fd, _, err := bindMount(r.cfg.Path, mountOptions{}, true)
 		if err != nil {
 			return fmt.Errorf("root.path: %w", err)
 		}

@@ -455,6 +455,31 @@ func openDescriptors() (out []int) {
 	return out
 }
 
+// I3: the flags of every open.
+func TestEveryOpenHasTheSafeFlags(t *testing.T) {
+	for _, flags := range []uint64{unix.O_RDONLY, unix.O_WRONLY, unix.O_RDWR, unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL,
+		unix.O_PATH, unix.O_PATH | unix.O_DIRECTORY, unix.O_RDONLY | unix.O_DIRECTORY} {
+		got := openFlags(flags)
+		isPath, isDir := flags&unix.O_PATH != 0, flags&unix.O_DIRECTORY != 0
+		if got&unix.O_CLOEXEC == 0 || (got&unix.O_NOCTTY == 0) != isPath || (got&unix.O_NONBLOCK == 0) != (isPath || isDir) {
+			t.Errorf("%#x became %#x", flags, got)
+		}
+	}
+	for _, p := range []Policy{PolicyKernfs, PolicyProc, PolicyState, PolicyRootfs, PolicyRootfsStrict, 200} {
+		r := p.resolve()
+		if r&unix.RESOLVE_NO_MAGICLINKS == 0 || r&(unix.RESOLVE_BENEATH|unix.RESOLVE_IN_ROOT) == 0 {
+			t.Errorf("%v: %#x", p, r)
+		}
+	}
+	s, dir := stateDir(t, "file f x")
+	f, err := s.OpenRead(MustName("f"))
+	must(t, err)
+	defer f.Close()
+	if fl, _ := unix.FcntlInt(uintptr(f.FD()), unix.F_GETFL, 0); fl&unix.O_NONBLOCK == 0 {
+		t.Errorf("%s: flags %#x", dir, fl)
+	}
+}
+
 // A50: what cannot be opened is refused when it is prepared, and Do does what
 // was prepared.
 func TestRawOpen(t *testing.T) {

@@ -537,3 +537,32 @@ func TestPoliciesForbid(t *testing.T) {
 		}
 	}
 }
+
+// A read by path, of a cgroup without a Dir: cgroupfs and a regular file only.
+func TestReadCgroupFile(t *testing.T) {
+	h, at := hierarchy(t, "pids")
+	g, n := group(t, h)
+	must(t, g.Write(MustName("pids.max"), []byte("6")))
+	buf := make([]byte, 64)
+	path := filepath.Join(at, n.String(), "pids.max")
+	if m, err := ReadCgroupFile(path, buf); err != nil || string(buf[:m]) != "6\n" {
+		t.Errorf("%q, %v", buf[:m], err)
+	}
+	_, err := ReadCgroupFile(path, buf[:1])
+	wantErr(t, err, ErrTooBig)
+	dir := tempDir(t)
+	plant(t, dir, "file pids.max 9", "link l "+path, "fifo p")
+	for path, want := range map[string]error{
+		dir + "/pids.max":        ErrType,
+		dir + "/l":               unix.ELOOP,
+		dir + "/p":               ErrType,
+		filepath.Dir(path):       ErrType,
+		"/proc/self/status":      ErrType,
+		at + "/../pids.max":      unix.EINVAL,
+		"sys/fs/cgroup/pids/x":   unix.EINVAL,
+		at + "/no/such/cgroup/x": unix.ENOENT,
+	} {
+		_, err := ReadCgroupFile(path, buf)
+		wantErr(t, err, want)
+	}
+}

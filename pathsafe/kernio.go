@@ -79,6 +79,42 @@ func (d *Dir) openKernfsRead(raw int, c linux.CString) (int, error) {
 	return f, nil
 }
 
+// ReadCgroupFile reads a cgroup file by its absolute path, for a cgroup of which
+// no Dir is held, such as a parent that /proc/self/cgroup names. The last
+// component may be no link, and what was opened must be a regular file of a
+// cgroup filesystem. The value may be reported and must decide nothing: which
+// cgroup's file it is, is not known. ErrTooBig is as for Read.
+func ReadCgroupFile(abs string, buf []byte) (int, error) {
+	c, err := absPath("cgroup file", abs)
+	if err != nil {
+		return 0, err
+	}
+	d := &Dir{policy: PolicyKernfs, tree: "cgroup by path"}
+	f, errno := linux.Openat(-1, c, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno == 0 {
+		f, errno = linux.NotStdio(f)
+	}
+	if errno != 0 {
+		return 0, d.fail("openat", abs, errno)
+	}
+	defer unix.Close(f)
+	id, errno := ident(f)
+	switch {
+	case errno != 0:
+		return 0, d.fail("statx", abs, errno)
+	case id.FSType != fsCgroup && id.FSType != fsCgroup2, id.Mode&unix.S_IFMT != unix.S_IFREG:
+		return 0, d.refuse(abs, ErrType, "not a file of a cgroup")
+	}
+	n, errno := preadAll(f, buf, true)
+	switch {
+	case errno != 0:
+		return 0, d.fail("pread", abs, errno)
+	case n > len(buf):
+		return len(buf), d.refuse(abs, ErrTooBig, "")
+	}
+	return n, nil
+}
+
 // openFile opens a file for reading or writing by openat2, and checks that it is
 // a regular one where that is not certain. NO_XDEV below a verified root proves
 // it in cgroupfs, where there are regular files and directories only. In procfs

@@ -229,6 +229,8 @@ func TestSysctlReadBackKnowsTheKernelsWays(t *testing.T) {
 		same        bool
 	}{
 		{"1", "1\n", true},
+		{"3 1,2", "3\t1-2\n", true},
+		{"3 1,2", "3\t1-3\n", false},
 		{"1024 65535", "1024\t65535\n", true},
 		{"0x10", "16\n", true},
 		{"1,2,3,8080", "1-3,8080\n", true},
@@ -241,9 +243,13 @@ func TestSysctlReadBackKnowsTheKernelsWays(t *testing.T) {
 		{"1 2 3", "1\t2\n", false},
 		{"1", "1\t2\t3\n", true}, // the first of a vector
 	} {
-		if got := sameSysctl(tt.wrote, tt.read); got != tt.same {
+		if got := sameSysctl("sys/net/x", tt.wrote, tt.read); got != tt.same {
 			t.Errorf("wrote %q, reads %q: %v", tt.wrote, tt.read, got)
 		}
+	}
+	const ms = "sys/net/ipv4/neigh/default/base_reachable_time_ms"
+	if !sameSysctl(ms, "30001", "30000\n") || sameSysctl(ms, "30011", "30000\n") {
+		t.Error("milliseconds are not compared in ticks")
 	}
 }
 

@@ -373,6 +373,31 @@ func TestStateFilesReplaceLinksAndDoNotFollowThem(t *testing.T) {
 	}
 }
 
+// A43: none of the above counts on the sysctls that protect links. The suite
+// shows it where they are off; they are the host's and are not changed here.
+func TestLinkProtectionsAreNotCountedOn(t *testing.T) {
+	for _, name := range []string{"protected_symlinks", "protected_hardlinks"} {
+		t.Run(name, func(t *testing.T) {
+			v, err := os.ReadFile("/proc/sys/fs/" + name)
+			if err != nil || string(v) != "0\n" {
+				t.Skipf("fs.%s is %q on this host", name, v)
+			}
+			// The one case that they would hide: a link of another user's in a
+			// sticky directory that all may write to.
+			dir := tempDir(t)
+			must(t, os.Chmod(dir, 0o1777))
+			host := decoy(t)
+			plant(t, dir, "link l "+host)
+			must(t, os.Lchown(dir+"/l", 1000, 1000))
+			escapesByString(t, dir+"/l/secret")
+			_, err = OpenState(dir + "/l")
+			wantErr(t, err, ErrEscape)
+			_, err = OpenRootfs(dir + "/l/sub")
+			wantErr(t, err, ErrEscape)
+		})
+	}
+}
+
 // A reader of a file that is replaced over and over sees whole contents only.
 func TestWriteFileAtomicIsAtomic(t *testing.T) {
 	s, _ := stateDir(t)

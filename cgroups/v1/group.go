@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -319,23 +318,4 @@ func (g *Group) Close() {
 			_ = m.dir.Close()
 		}
 	}
-}
-
-var procsFile = pathsafe.MustName("cgroup.procs")
-
-// Add moves a process into the group, in every hierarchy. It is for processes
-// that could not be born there; what they used before stays charged to where
-// they come from.
-func (g *Group) Add(pid int) error {
-	if pid <= 0 {
-		// 0 would be this process.
-		return fmt.Errorf("add process %d to cgroup %s: %w", pid, g.path, unix.EINVAL)
-	}
-	value := strconv.AppendInt(nil, int64(pid), 10)
-	for _, m := range g.all() {
-		if err := m.dir.Write(procsFile, value); err != nil {
-			return fmt.Errorf("add process %d to cgroup: %w", pid, g.fileError("write", "cgroup.procs", err))
-		}
-	}
-	return nil
 }

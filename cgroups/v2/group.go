@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -223,19 +222,4 @@ func readAll(dir *pathsafe.Dir, name pathsafe.Name) ([]byte, error) {
 		}
 		return buf[:n], err
 	}
-}
-
-var procsFile = pathsafe.MustName("cgroup.procs")
-
-// Add moves a process into the group. It is for processes that could not be born
-// there; what they used before stays charged to where they come from.
-func (g *Group) Add(pid int) error {
-	if pid <= 0 {
-		// 0 would be this process.
-		return fmt.Errorf("add process %d to cgroup %s: %w", pid, g.path, unix.EINVAL)
-	}
-	if err := g.dir.Write(procsFile, strconv.AppendInt(nil, int64(pid), 10)); err != nil {
-		return fmt.Errorf("add process %d to cgroup: %w", pid, g.fileError("write", "cgroup.procs", err))
-	}
-	return nil
 }

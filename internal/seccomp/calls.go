@@ -93,6 +93,10 @@ func (c *calls) addTests(action uint32, code uint16, tests []test) error {
 	if s.tree == always {
 		return nil
 	}
+	if len(tests) == 0 {
+		*s = slot{action: action, tree: always}
+		return nil
+	}
 	b := grow(tests, c.arch.wide, action)
 	switch {
 	case b.done:

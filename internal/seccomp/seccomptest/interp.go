@@ -36,6 +36,11 @@ func (d *Data) word(offset uint32) (uint32, error) {
 // returns the verdict and how many instructions ran, or an error where the
 // kernel would have refused the filter.
 func Run(prog []unix.SockFilter, d *Data) (verdict uint32, steps int, err error) {
+	return Trace(prog, d, nil)
+}
+
+// Trace is Run that tells each instruction before it runs it.
+func Trace(prog []unix.SockFilter, d *Data, each func(pc int, in unix.SockFilter)) (verdict uint32, steps int, err error) {
 	var a, x uint32
 	var mem [16]uint32
 	for pc := 0; ; pc++ {
@@ -44,6 +49,9 @@ func Run(prog []unix.SockFilter, d *Data) (verdict uint32, steps int, err error)
 		}
 		in := prog[pc]
 		steps++
+		if each != nil {
+			each(pc, in)
+		}
 		operand := in.K
 		if in.Code&unix.BPF_X != 0 {
 			operand = x

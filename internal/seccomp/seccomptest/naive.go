@@ -74,14 +74,19 @@ func NewModel(native specs.Arch, p *specs.LinuxSeccomp) *Model {
 	return m
 }
 
-func through(name string) string {
+// through is the call that name is an operation of, "" if of none.
+func through(name string) string { return throughCall[name] }
+
+var throughCall = func() map[string]string {
+	m := map[string]string{}
 	for call, ops := range Multiplexed {
-		if slices.Contains(ops, name) {
-			return call
+		for _, op := range ops {
+			m[op] = call
 		}
 	}
-	return ""
-}
+	delete(m, "")
+	return m
+}()
 
 // Ret is the verdict for an action, SECCOMP_RET_* with its data.
 func Ret(a specs.LinuxSeccompAction, errnoRet *uint) uint32 {

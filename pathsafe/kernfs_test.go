@@ -566,3 +566,30 @@ func TestReadCgroupFile(t *testing.T) {
 		wantErr(t, err, want)
 	}
 }
+
+// In a cgroup namespace the root that is mounted is another cgroup: it is right
+// if the mount table says that it is the root there.
+func TestAHierarchyInACgroupNamespace(t *testing.T) {
+	privateMounts(t)
+	h, _ := hierarchy(t, "pids")
+	if h.ID().FSType != fsCgroup {
+		t.Skip("a thread cannot change its cgroup by itself on cgroup v2")
+	}
+	g, _ := group(t, h)
+	tid := []byte(strconv.Itoa(unix.Gettid()))
+	must(t, g.Write(MustName("tasks"), tid))
+	t.Cleanup(func() { must(t, h.Write(MustName("tasks"), tid)) })
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		t.Skipf("no cgroup namespace: unshare: %v", err)
+	}
+	at := tempDir(t)
+	must(t, unix.Mount("cgroup", at, "cgroup", 0, "pids"))
+	m := hierarchyMounts(t, at)[0]
+	d, err := OpenHierarchy(m)
+	must(t, err)
+	defer d.Close()
+	if d.ID().Ino == 1 || d.ID().Ino != g.ID().Ino {
+		t.Errorf("inode %d, the group has %d", d.ID().Ino, g.ID().Ino)
+	}
+	must(t, unix.Unmount(at, unix.MNT_DETACH))
+}

@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -153,8 +152,13 @@ func TestIdentityIsComparedInFull(t *testing.T) {
 	if !a.SameObject(ID{Dev: a.Dev, Ino: a.Ino}) || !a.SameMount(ID{Mnt: a.Mnt}) {
 		t.Error("the same is not the same")
 	}
-	if unsafe.Sizeof(a.Ino) != 8 || unsafe.Sizeof(unix.Statx_t{}.Uid) != 4 {
-		t.Error("fields are too small for what the kernel gives")
+	// The largest user is not root, nor is one whose low half is 0.
+	for _, uid := range []int{1<<32 - 2, 1 << 16, 1 << 31} {
+		s, dir := stateDir(t, "file f x")
+		must(t, unix.Lchown(path.Join(dir, "f"), uid, 0))
+		wantErr(t, second(s.Read(MustName("f"), nil)), ErrType)
+		must(t, unix.Lchown(dir, uid, 0))
+		wantErr(t, second(OpenState(dir)), ErrType)
 	}
 }
 

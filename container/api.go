@@ -51,6 +51,9 @@ type CreateOptions struct {
 	// Terminal must agree with process.terminal in config.json.
 	Terminal bool
 	Stdio    Stdio
+	// Detached is for a container that outlives this process: any process may
+	// take it up (Open) and start it. StateDir is its own then.
+	Detached bool
 	// NoNewKeyring keeps the session keyring of the caller.
 	NoNewKeyring bool
 	// OnExit is called once for every started process of the container after it

@@ -98,21 +98,11 @@ func (r *record) remove(ctx context.Context) error {
 
 // kill ends the first process, if it is still the one that was recorded.
 func (r *record) kill(h *hostState) error {
-	if r.PID == 0 {
-		return nil
-	}
-	fd, err := unix.PidfdOpen(r.PID, 0)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("pidfd_open %d: %w", r.PID, err)
+	fd, err := r.pidfd(h)
+	if err != nil || fd < 0 {
+		return err
 	}
 	defer unix.Close(fd)
-	start, err := startTime(h.proc, fd, r.PID)
-	if err != nil || start != r.StartTime {
-		return nil // it ended; the number is someone else's
-	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill %d: %w", r.PID, err)
 	}

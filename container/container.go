@@ -213,7 +213,7 @@ func (c *Container) Pause(ctx context.Context) error {
 		return fmt.Errorf("pause container %q: %w", c.opts.ID, err)
 	}
 	c.paused.Store(true)
-	return nil
+	return c.note(func(r *record) { r.Paused = true })
 }
 
 // Resume thaws them.
@@ -227,7 +227,7 @@ func (c *Container) Resume(ctx context.Context) error {
 		return fmt.Errorf("resume container %q: %w", c.opts.ID, err)
 	}
 	c.paused.Store(false)
-	return nil
+	return c.note(func(r *record) { r.Paused = false })
 }
 
 // thawForKill lets a paused container die of a SIGKILL that was sent to it: a
@@ -274,13 +274,15 @@ func (c *Container) Delete(ctx context.Context) error {
 	if s := c.init.Status(); s != Stopped {
 		return &StateError{"delete", s}
 	}
-	if err := c.group.Kill(ctx); err != nil {
-		return fmt.Errorf("delete container %q: %w", c.opts.ID, err)
+	if c.group != nil { // nil for one taken up whose cgroup is gone
+		if err := c.group.Kill(ctx); err != nil {
+			return fmt.Errorf("delete container %q: %w", c.opts.ID, err)
+		}
+		if err := c.group.Delete(ctx); err != nil {
+			return fmt.Errorf("delete container %q: %w", c.opts.ID, err)
+		}
 	}
-	if err := c.group.Delete(ctx); err != nil {
-		return fmt.Errorf("delete container %q: %w", c.opts.ID, err)
-	}
-	if err := c.state.Unlink(recordName); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := c.forget(); err != nil {
 		return fmt.Errorf("delete container %q: %w", c.opts.ID, err)
 	}
 	c.mu.Lock()
@@ -288,6 +290,20 @@ func (c *Container) Delete(ctx context.Context) error {
 	c.mu.Unlock()
 	c.release()
 	c.warn(poststop(ctx, hooksOf(c.spec.Hooks, "poststop"), c.ociState(specs.StateStopped, 0)))
+	return nil
+}
+
+// forget removes the container's files from the state directory.
+func (c *Container) forget() error {
+	names := []pathsafe.Name{recordName}
+	if c.opts.Detached {
+		names = append(names, goName, statusName)
+	}
+	for _, n := range names {
+		if err := c.state.Unlink(n); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
 	return nil
 }
 

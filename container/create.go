@@ -174,6 +174,13 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 		return err
 	}
 	defer done()
+	if c.opts.Detached {
+		closeFIFOs, err := c.makeFIFOs(s)
+		defer closeFIFOs()
+		if err != nil {
+			return err
+		}
+	}
 	child, err := exec.Run(ctx, s)
 	if errors.Is(err, exec.ErrPIDsLimit) && s.Place.CgroupInto >= 0 {
 		// The limit refuses a birth in the cgroup, not a migration into it.
@@ -256,7 +263,7 @@ func (c *Container) ready(h *hostState, child *exec.Child) error {
 	if c.init.path, err = c.lookup(c.init.spec); err != nil {
 		return err
 	}
-	c.rec.PID = child.PID
+	c.rec.PID, c.rec.Path = child.PID, c.init.path
 	return c.rec.save(c.state)
 }
 
@@ -275,7 +282,7 @@ func (c *Container) undo() {
 		c.group.Delete(ctx) //nolint:errcheck // as above; `delete` tries again
 	}
 	if c.state != nil && c.rec.Version != 0 {
-		c.state.Unlink(recordName) //nolint:errcheck // as above
+		c.forget() //nolint:errcheck // as above
 	}
 	c.release()
 }

@@ -85,6 +85,14 @@ func (p *Process) Start(ctx context.Context, io Stdio) error {
 	return p.startExec(ctx, io)
 }
 
+// release lets the waiting first process execute its program.
+func (p *Process) release(ctx context.Context) error {
+	if p.c.opts.Detached {
+		return p.startDetached(ctx)
+	}
+	return p.child.Release(ctx, p.path)
+}
+
 func (p *Process) startInit(ctx context.Context) error {
 	c := p.c
 	err := c.runHooks(ctx, "startContainer", specs.StateCreated, c.pidInside(p.PID()), func() (*exec.Place, func(), error) {
@@ -93,7 +101,7 @@ func (p *Process) startInit(ctx context.Context) error {
 	if err != nil {
 		return p.stopFor(err)
 	}
-	if err := p.child.Release(ctx, p.path); err != nil {
+	if err := p.release(ctx); err != nil {
 		select {
 		case <-p.child.Done():
 			// Its exit is reported like any other; until then it is not what it

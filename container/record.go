@@ -14,14 +14,18 @@ import (
 // record is what is kept on disk about a container: enough to remove what it
 // left when the process that made it is gone.
 type record struct {
-	Version     int        `json:"version"`
-	ID          string     `json:"id"`
-	Bundle      string     `json:"bundle"`
-	CgroupsPath string     `json:"cgroupsPath"`
-	PID         int        `json:"pid,omitempty"`
-	StartTime   uint64     `json:"startTime,omitempty"` // of PID, in clock ticks since boot: proves that it is the same process
-	Created     time.Time  `json:"created"`
-	Exit        *exitState `json:"exit,omitempty"`
+	Version     int       `json:"version"`
+	ID          string    `json:"id"`
+	Bundle      string    `json:"bundle"`
+	CgroupsPath string    `json:"cgroupsPath"`
+	PID         int       `json:"pid,omitempty"`
+	StartTime   uint64    `json:"startTime,omitempty"` // of PID, in clock ticks since boot: proves that it is the same process
+	Created     time.Time `json:"created"`
+	// Of a container that was created detached:
+	Path    string     `json:"path,omitempty"` // the program, looked up
+	Started bool       `json:"started,omitempty"`
+	Paused  bool       `json:"paused,omitempty"`
+	Exit    *exitState `json:"exit,omitempty"`
 }
 
 type exitState struct {

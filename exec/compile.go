@@ -29,6 +29,9 @@ type Start struct {
 	// Hold makes the process report that it is ready and wait, just before
 	// execve, for Child.Release with the pathname.
 	Hold bool
+	// Detach makes a held process wait at a FIFO instead, so that this program
+	// may end: see ReleaseDetached.
+	Detach *Detach
 	// Migrate keeps the process out of its cgroup until it waits; the caller
 	// moves it (Child.Release). It is the way in when the cgroup's pids limit
 	// refuses a fork, since it does not limit migration (cgroups(7)).
@@ -137,8 +140,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		b.KeyctlJoinSession(p.Keyring)
 		b.Tolerate(unix.ENOSYS)
 	}
-	b.CloseRange(3, uint(sock)-1)
-	b.CloseRange(uint(sock)+1, ^uint(0)>>32)
+	keepOnly(b, s.handshakeFDs(sock))
 	b.About("process.rlimits")
 	for _, l := range limits {
 		b.Prlimit(l.Resource, l.Soft, l.Max)
@@ -152,7 +154,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	if p.Terminal {
 		b.Ioctl(plan.Num(0, "stdin"), unix.TIOCSCTTY, 0)
 	}
-	path := finish(b, s, sk)
+	path := finish(b, s, sock)
 	if p.NoNewPrivs && p.Seccomp != nil {
 		b.Seccomp(p.Seccomp.Flags, p.Seccomp.Program)
 	}
@@ -166,7 +168,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 
 // descriptors lists what the steps need above 2.
 func (s *Start) descriptors(sock int) []int {
-	keep := append([]int{sock}, s.SetupFDs...)
+	keep := append(s.handshakeFDs(sock), s.SetupFDs...)
 	if s.Process.OOMScoreAdj != nil || len(s.Process.Labels) > 0 {
 		keep = append(keep, s.Place.Proc)
 	}
@@ -331,17 +333,33 @@ func forkInto(b *plan.Builder, sock plan.FD) {
 
 // finish adds the hand-over to the parent, and returns the buffer that will
 // hold the pathname.
-func finish(b *plan.Builder, s *Start, sock plan.FD) plan.Buf {
+func finish(b *plan.Builder, s *Start, sock int) plan.Buf {
 	if !s.Hold {
 		return 0
 	}
 	path := b.NewBuf(releaseLen)
-	b.Write(sock, []byte(readyMsg))
+	b.Write(plan.Num(sock, "sock"), []byte(readyMsg))
 	b.Want(uintptr(len(readyMsg)))
+	if d := s.Detach; d != nil {
+		// From here on a failure goes to the FIFO: it takes the socket's number.
+		b.Dup3(plan.Num(d.Status, "status"), sock, unix.O_CLOEXEC)
+		b.Close(plan.Num(d.Status, "status"))
+		b.Read(plan.Num(d.Go, "go"), path, releaseLen)
+		b.Want(releaseLen)
+		return path
+	}
 	// A parent that died gives 0 bytes: the process ends.
-	b.Read(sock, path, releaseLen)
+	b.Read(plan.Num(sock, "sock"), path, releaseLen)
 	b.Want(releaseLen)
 	return path
+}
+
+// handshakeFDs are what the last steps need.
+func (s *Start) handshakeFDs(sock int) []int {
+	if d := s.Detach; d != nil {
+		return []int{sock, d.Go, d.Status}
+	}
+	return []int{sock}
 }
 
 // pause stops until the parent says go; a parent that died lets it end.

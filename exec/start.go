@@ -261,7 +261,8 @@ func (c *Child) failure(msg []byte) error {
 // set up, and the kernel refused the program itself.
 func IsExecve(err error) bool {
 	var step *plan.StepError
-	return errors.As(err, &step) && strings.HasPrefix(step.Step, "execve")
+	var late *ExecveError
+	return errors.As(err, &late) || errors.As(err, &step) && strings.HasPrefix(step.Step, "execve")
 }
 
 // Release lets a process that waits (Hold) execute path. It returns when execve

@@ -593,3 +593,32 @@ func TestAHierarchyInACgroupNamespace(t *testing.T) {
 	}
 	must(t, unix.Unmount(at, unix.MNT_DETACH))
 }
+
+// A tenant's cgroup whose name ParseName refuses can be reached all the same.
+func TestACgroupWithAStrangeNameCanBeReached(t *testing.T) {
+	h, at := hierarchy(t, "pids")
+	g, n := group(t, h)
+	must(t, os.Mkdir(filepath.Join(at, n.String(), "a\x01\x7f b"), 0o755))
+	entries, err := g.List(1000)
+	must(t, err)
+	found := false
+	for _, e := range entries {
+		if e.Type != unix.DT_DIR {
+			continue
+		}
+		name, err := e.Component()
+		must(t, err)
+		sub, err := g.Sub(name.Rel())
+		must(t, err)
+		must(t, sub.Write(MustName("pids.max"), []byte("1")))
+		must(t, sub.Close())
+		found = true
+	}
+	if !found {
+		t.Error("not listed")
+	}
+	for _, bad := range []string{"", ".", "..", "a/b", "/", "a\x00", strings.Repeat("a", 256)} {
+		_, err := DirEnt{Name: bad}.Component()
+		wantErr(t, err, unix.EINVAL)
+	}
+}

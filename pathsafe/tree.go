@@ -143,6 +143,18 @@ type DirEnt struct {
 	Type uint8 // unix.DT_DIR, ...; DT_UNKNOWN if the filesystem does not tell
 }
 
+// Component returns the name as a path, for Sub and the like. It takes what a
+// filesystem gives, so it is laxer than ParseName: whoever may make cgroups can
+// give them control characters, and must not become invisible by that. A name
+// with a slash or a NUL byte, "", "." and ".." are EINVAL as ever.
+func (e DirEnt) Component() (Name, error) {
+	n, ok := kernelName(e.Name)
+	if !ok {
+		return Name{}, &ParseError{What: "directory entry", Input: e.Name, Why: "not one component"}
+	}
+	return n, nil
+}
+
 // List returns the entries of d without "." and "..", in no order. More than
 // limit entries are ErrTooMany.
 func (d *Dir) List(limit int) ([]DirEnt, error) {

@@ -61,6 +61,11 @@ func (g *Group) enableControllers() error {
 // enable hands every controller of dir down to its children: all in one write,
 // and where that is refused one by one, so that one that cannot be had does not
 // cost the others. What is on already is not written again.
+//
+// EBUSY means that dir has processes. Then nothing more is tried: the kernel
+// would take the controllers that work for threads, and make dir a threaded
+// domain by that, whose children take no processes (cgroup_enable_threaded and
+// cgroup_vet_subtree_control_enable, kernel/cgroup/cgroup.c).
 func enable(dir *pathsafe.Dir) error {
 	have, err := controllers(dir)
 	if err != nil {
@@ -75,8 +80,13 @@ func enable(dir *pathsafe.Dir) error {
 	if len(want) == 0 {
 		return nil
 	}
-	if dir.Write(subtreeControl, []byte("+"+strings.Join(want, " +"))) == nil {
+	all := strings.Join(want, " +")
+	err = dir.Write(subtreeControl, []byte("+"+all))
+	if err == nil {
 		return nil
+	}
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("enable controllers +%s: the cgroup above has processes: %w", all, err)
 	}
 	var first error
 	for _, c := range want {

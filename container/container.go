@@ -43,6 +43,7 @@ type Container struct {
 	deleted  bool                // guarded by mu
 	ended    []*Process          // guarded by mu: exits not handed out yet
 	draining bool                // guarded by mu
+	wake     chan struct{}       // holds one token after ended grew
 	rec      record              // guarded by mu
 
 	statMu sync.Mutex
@@ -264,12 +265,16 @@ func (c *Container) Update(_ context.Context, res *specs.LinuxResources) error {
 }
 
 // Delete removes what the container has on the host. The first process must
-// have ended. It may be called again after an error or when it is done.
+// have ended, or never have been started: then it is killed. It may be called
+// again after an error or when it is done.
 func (c *Container) Delete(ctx context.Context) error {
 	c.slow.Lock()
 	defer c.slow.Unlock()
 	if c.isDeleted() {
 		return nil
+	}
+	if err := c.endUnstarted(ctx); err != nil {
+		return err
 	}
 	if s := c.init.Status(); s != Stopped {
 		return &StateError{"delete", s}
@@ -291,6 +296,22 @@ func (c *Container) Delete(ctx context.Context) error {
 	c.release()
 	c.warn(poststop(ctx, hooksOf(c.spec.Hooks, "poststop"), c.ociState(specs.StateStopped, 0)))
 	return nil
+}
+
+// endUnstarted kills a first process that still waits for its start.
+func (c *Container) endUnstarted(ctx context.Context) error {
+	if c.init.Status() != Created {
+		return nil
+	}
+	if err := c.init.Kill(unix.SIGKILL); err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	select {
+	case <-c.init.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("delete container %q: %w", c.opts.ID, context.Cause(ctx))
+	}
 }
 
 // forget removes the container's files from the state directory.

@@ -30,7 +30,7 @@ func Create(ctx context.Context, o CreateOptions) (_ *Container, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Container{opts: o, initFD: -1, devpts: -1, procs: map[string]*Process{}}
+	c := &Container{opts: o, initFD: -1, devpts: -1, procs: map[string]*Process{}, wake: make(chan struct{}, 1)}
 	c.init = newProcess(c, "", nil)
 	c.init.starting.Lock()
 	defer c.init.starting.Unlock() // after undo: an exit is reported of what was created only

@@ -62,7 +62,7 @@ func Open(stateDir string) (_ *Container, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Container{state: state, initFD: -1, devpts: -1, procs: map[string]*Process{}}
+	c := &Container{state: state, initFD: -1, devpts: -1, procs: map[string]*Process{}, wake: make(chan struct{}, 1)}
 	c.init = newProcess(c, "", nil)
 	defer func() {
 		if err != nil {

@@ -38,6 +38,10 @@ func (p *Process) startExec(ctx context.Context, io Stdio) error {
 	child, err := c.run(ctx, p, &ep)
 	if err != nil {
 		p.dropConsole()
+		if errors.Is(err, unix.ESRCH) {
+			// setns(2) of a pidfd whose process has ended: it won the race.
+			return &StateError{"start a process in", Stopped}
+		}
 		return p.explain(err)
 	}
 	p.mu.Lock()

@@ -24,6 +24,10 @@ func (c *Container) exited(p *Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = append(c.ended, p)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 	if !c.draining {
 		c.draining = true
 		go c.drain()
@@ -115,25 +119,12 @@ func (c *Container) initEnded(init *Process) {
 		if running == nil || ctx.Err() != nil {
 			break
 		}
-		running.await(ctx)
+		select {
+		case <-c.wake: // one of them was reaped
+		case <-ctx.Done():
+		}
 	}
 	c.report(init)
-}
-
-// await waits until p was reaped.
-func (p *Process) await(ctx context.Context) {
-	p.mu.Lock()
-	child := p.child
-	p.mu.Unlock()
-	if child == nil {
-		return
-	}
-	select {
-	case <-child.Done():
-		// Its exit is on the list, or will be in a moment.
-		time.Sleep(time.Millisecond)
-	case <-ctx.Done():
-	}
 }
 
 // finish takes the last readings and completes the record, while the cgroup is

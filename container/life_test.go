@@ -175,7 +175,7 @@ func TestATerminalIsTheContainersOwn(t *testing.T) {
 func TestExitsOfExecsComeBeforeTheFirstProcess(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared=", shared), func(t *testing.T) {
-			b := newBundle(t, "sh", "-c", "sleep 0.2")
+			b := newBundle(t, "sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.02; done")
 			if shared {
 				b.spec.Linux.Namespaces = b.spec.Linux.Namespaces[1:] // the host's PIDs
 			}
@@ -191,6 +191,7 @@ func TestExitsOfExecsComeBeforeTheFirstProcess(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			b.write("tmp/end", "")
 			for i := range 6 {
 				select {
 				case p := <-b.exit:
@@ -327,5 +328,20 @@ func TestNothingIsMountedOnAHostWhoseMountsAreShared(t *testing.T) {
 	after, _ := os.ReadFile("/proc/self/mountinfo")
 	if a, z := strings.Count(string(before), b.dir), strings.Count(string(after), b.dir); a != z {
 		t.Errorf("%d mounts below the bundle before, %d after:\n%s", a, z, after)
+	}
+}
+
+func TestDeleteEndsAContainerThatWasNeverStarted(t *testing.T) {
+	b := newBundle(t, "true")
+	c, err := b.create(container.Stdio{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.nothingLeft()
+	if p := <-b.exit; p.ID() != "" || p.ExitStatus().Code != 137 {
+		t.Errorf("exit of %q with %d", p.ID(), p.ExitStatus().Code)
 	}
 }

@@ -46,6 +46,14 @@ func TestCallsNewerThanTheProfileDoNotExist(t *testing.T) {
 			t.Errorf("%s: a newer call has ENOSYS though the default lets it through", action)
 		}
 	}
+	// The first number of all may be the last one.
+	p = &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, Architectures: []specs.Arch{specs.ArchX32}, Syscalls: []specs.LinuxSyscall{rule("read", 0)}}
+	if got := verdict(t, p, specs.ArchX32, number(t, specs.ArchX32, "read")); got != allow {
+		t.Errorf("x32 read, the only call: %#x; want it allowed", got)
+	}
+	if got := verdict(t, p, specs.ArchX32, number(t, specs.ArchX32, "write")); got != enosys {
+		t.Errorf("x32 write, the next: %#x; want ENOSYS", got)
+	}
 	// A profile that names nothing cannot be older than anything.
 	p = &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, Syscalls: []specs.LinuxSyscall{rule("frobnicate", 0)}}
 	if got := verdict(t, p, specs.ArchX86_64, 1000); got != eperm {
@@ -91,7 +99,10 @@ func TestOnlyTheLowHalfCountsWhereArgumentsHave32Bits(t *testing.T) {
 func TestMultiplexedCallsAreFilteredInBothForms(t *testing.T) {
 	p := &specs.LinuxSeccomp{
 		DefaultAction: specs.ActErrno, Architectures: []specs.Arch{specs.ArchX86},
-		Syscalls: []specs.LinuxSyscall{rule("socket", 0), rule("accept", 0), rule("shmat", 0), rule("openat2", 0)},
+		Syscalls: []specs.LinuxSyscall{
+			rule("socket", 0), rule("accept", 0), rule("shmat", 0), rule("openat2", 0),
+			rule("listen", 0, arg(0, specs.OpEqualTo, 77)),
+		},
 	}
 	call := func(name string) uint32 { return number(t, specs.ArchX86, name) }
 	for _, tt := range []struct {
@@ -104,6 +115,9 @@ func TestMultiplexedCallsAreFilteredInBothForms(t *testing.T) {
 		{"socketcall SOCKET", call("socketcall"), 1, true},
 		{"socketcall BIND", call("socketcall"), 2, false},
 		{"socketcall ACCEPT, which has no number of its own", call("socketcall"), 5, true},
+		{"socketcall LISTEN, whose descriptor cannot be seen", call("socketcall"), 4, true},
+		{"listen on the descriptor", call("listen"), 77, true},
+		{"listen on another", call("listen"), 78, false},
 		{"ipc SHMAT", call("ipc"), 21, true},
 		{"ipc SEMOP", call("ipc"), 1, false},
 	} {

@@ -114,6 +114,18 @@ func TestBadProfilesAreRefusedByTheNameOfTheField(t *testing.T) {
 				rule("read", 2, arg(0, specs.OpEqualTo, 1)), rule("read", 3, arg(0, specs.OpEqualTo, 1)),
 			}
 		}},
+		{"seccomp.syscalls[1]: read: contradicts", func(p *specs.LinuxSeccomp) {
+			p.Syscalls = []specs.LinuxSyscall{ // the same arguments in another order
+				rule("read", 2, arg(1, specs.OpEqualTo, 1), arg(0, specs.OpEqualTo, 2)),
+				rule("read", 3, arg(0, specs.OpEqualTo, 2), arg(1, specs.OpEqualTo, 1)),
+			}
+		}},
+		{"seccomp.syscalls[1]: read: contradicts", func(p *specs.LinuxSeccomp) {
+			p.Syscalls = []specs.LinuxSyscall{ // the second takes all from the first
+				rule("read", 2, arg(0, specs.OpEqualTo, 1), arg(1, specs.OpEqualTo, 1)),
+				rule("read", 3, arg(0, specs.OpEqualTo, 1)),
+			}
+		}},
 	} {
 		f, err := seccomp.CompileFor(specs.ArchX86_64, deny(tt.change))
 		if err == nil || !strings.HasPrefix(err.Error(), tt.field) {

@@ -50,7 +50,8 @@ func walk(dir *pathsafe.Dir, f func(dir *pathsafe.Dir) error, depth int) error {
 		if e.Type != unix.DT_DIR {
 			continue
 		}
-		name, err := pathsafe.ParseName(e.Name)
+		// A tenant may have given it any name.
+		name, err := e.Component()
 		if err != nil {
 			return err
 		}

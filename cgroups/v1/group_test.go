@@ -3,6 +3,7 @@ package cgroup1
 import (
 	"context"
 	"errors"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -225,5 +226,27 @@ func TestKillReachesNestedFrozenGroups(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A tenant with a writable cgroup mount may call a cgroup what the kernel takes,
+// and must not keep its processes out of our sight by that.
+func TestProcessesInOddlyNamedGroupsAreFound(t *testing.T) {
+	g := create(t, nil)
+	odd := "odd \t\x01\xff*name"
+	for _, m := range g.all() {
+		if err := unix.Mkdirat(m.dir.FD(), odd, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := start(t, g, "sleep", "1000")
+	if err := os.WriteFile(filePath(t, g, "freezer", odd+"/cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	if pids, err := g.Procs(); err != nil || len(pids) != 1 {
+		t.Errorf("Procs = %v, %v; want one process", pids, err)
+	}
+	if err := errors.Join(g.Kill(within(t, 5*time.Second)), g.Delete(within(t, 5*time.Second))); err != nil {
+		t.Error(err)
 	}
 }

@@ -24,6 +24,8 @@ type bundle struct {
 	dir  string
 	spec *specs.Spec
 	exit chan *container.Process
+
+	layers []container.RootfsMount // none: the root is the directory rootfs
 }
 
 var caps = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_NET_BIND_SERVICE"}
@@ -117,7 +119,7 @@ func (b *bundle) create(io container.Stdio) (*container.Container, error) {
 	b.t.Helper()
 	b.config()
 	c, err := container.Create(context.Background(), container.CreateOptions{
-		ID: b.id, Bundle: b.dir, Terminal: b.spec.Process.Terminal, Stdio: io,
+		ID: b.id, Bundle: b.dir, Terminal: b.spec.Process.Terminal, Stdio: io, Rootfs: b.layers,
 		OnExit: func(p *container.Process) { b.exit <- p },
 	})
 	if err != nil {

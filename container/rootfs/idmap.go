@@ -95,21 +95,29 @@ func parseMap(text string) (m []specs.LinuxIDMapping, err error) {
 
 // newIDMapOverlay makes an overlay whose lower directories are seen through the
 // mappings: each becomes a detached mapped bind mount, and is handed over as a
-// descriptor.
+// descriptor. A detached mount ends with its descriptor, so they stay open until
+// the overlay has made its own mounts of them.
 //
 // Layers by descriptor: Linux 6.13, commit a08557d19ef41 ("ovl: specify layers
-// via file descriptors").
+// via file descriptors"). Detached ones: Linux 6.15 ("fs: allow detached mounts
+// in clone_private_mount()"); EINVAL before.
 func newIDMapOverlay(params []param, o mountOptions, userns int) (int, error) {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, os.NewSyscallError("fsopen", err)
 	}
 	defer unix.Close(fs)
+	var lowers []int
+	defer func() {
+		for _, fd := range lowers {
+			unix.Close(fd)
+		}
+	}()
 	for _, p := range params {
 		if p.key != "lowerdir" {
 			err = fsconfig(fs, p)
 		} else {
-			err = mappedLowers(fs, p.value, userns)
+			lowers, err = mappedLowers(fs, p.value, userns)
 		}
 		if err != nil {
 			return -1, err
@@ -118,19 +126,21 @@ func newIDMapOverlay(params []param, o mountOptions, userns int) (int, error) {
 	return finishMount(fs, "overlay", o)
 }
 
-func mappedLowers(fs int, list string, userns int) error {
+// mappedLowers adds each directory of the list. The mounts are the caller's, also
+// with an error.
+func mappedLowers(fs int, list string, userns int) (lowers []int, err error) {
 	for _, dir := range splitLower(list) {
 		fd, _, err := bindMount(dir, mountOptions{}, false)
 		if err != nil {
-			return fmt.Errorf("lower directory: %w", err)
+			return lowers, fmt.Errorf("lower directory: %w", err)
 		}
+		lowers = append(lowers, fd)
 		if err = setIDMap(fd, userns, false); err == nil {
 			err = os.NewSyscallError("fsconfig lowerdir+", unix.FsconfigSetFd(fs, "lowerdir+", fd))
 		}
-		unix.Close(fd)
 		if err != nil {
-			return fmt.Errorf("lower directory %q with mapped ids: %w%s", dir, err, fsLog(fs))
+			return lowers, fmt.Errorf("lower directory %q with mapped ids: %w%s", dir, err, fsLog(fs))
 		}
 	}
-	return nil
+	return lowers, nil
 }

@@ -99,9 +99,9 @@ func (r *Reader) Read(s *Stats) error {
 			if err := o.fill(s, r.buf[:n]); err != nil {
 				return r.fail("parse", o.Name, err)
 			}
-		case err == unix.EOPNOTSUPP:
+		case errors.Is(err, unix.EOPNOTSUPP):
 			// Pressure accounting is compiled in and off (psi=0), or swap is.
-		case err == unix.ENODEV && r.alive():
+		case errors.Is(err, unix.ENODEV) && r.alive():
 			// The file went and the group stayed: its controller was disabled, or
 			// cgroup.pressure was.
 			_ = o.f.Close()

@@ -31,12 +31,24 @@ func snapshot(t testing.TB, g *Group) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, f := range [][2]string{
-		{"cpu", "cpu.shares"}, {"cpu", "cpu.cfs_quota_us"}, {"cpu", "cpu.cfs_period_us"}, {"cpu", "cpu.cfs_burst_us"},
-		{"cpu", "cpu.idle"}, {"cpu", "cpu.rt_runtime_us"}, {"cpu", "cpu.rt_period_us"},
-		{"cpuset", "cpuset.cpus"}, {"cpuset", "cpuset.mems"},
-		{"memory", "memory.limit_in_bytes"}, {"memory", "memory.memsw.limit_in_bytes"}, {"memory", "memory.soft_limit_in_bytes"},
-		{"memory", "memory.swappiness"}, {"memory", "memory.oom_control"}, {"memory", "memory.kmem.tcp.limit_in_bytes"},
-		{"pids", "pids.max"}, {"blkio", "blkio.bfq.weight"}, {"blkio", "blkio.throttle.read_bps_device"},
+		{"cpu", "cpu.shares"},
+		{"cpu", "cpu.cfs_quota_us"},
+		{"cpu", "cpu.cfs_period_us"},
+		{"cpu", "cpu.cfs_burst_us"},
+		{"cpu", "cpu.idle"},
+		{"cpu", "cpu.rt_runtime_us"},
+		{"cpu", "cpu.rt_period_us"},
+		{"cpuset", "cpuset.cpus"},
+		{"cpuset", "cpuset.mems"},
+		{"memory", "memory.limit_in_bytes"},
+		{"memory", "memory.memsw.limit_in_bytes"},
+		{"memory", "memory.soft_limit_in_bytes"},
+		{"memory", "memory.swappiness"},
+		{"memory", "memory.oom_control"},
+		{"memory", "memory.kmem.tcp.limit_in_bytes"},
+		{"pids", "pids.max"},
+		{"blkio", "blkio.bfq.weight"},
+		{"blkio", "blkio.throttle.read_bps_device"},
 		{"devices", "devices.list"},
 	} {
 		if b, err := os.ReadFile(filePath(t, g, f[0], f[1])); err == nil {
@@ -132,8 +144,10 @@ func TestAnUpdateIsAllOrNothing(t *testing.T) {
 				Shares: ptr[uint64](99), Quota: ptr[int64](700000), Period: ptr[uint64](900000), Burst: ptr[uint64](1000),
 				Cpus: "0", Idle: ptr[int64](1),
 			},
-			Memory: &specs.LinuxMemory{Limit: ptr[int64](32 << 20), Swap: ptr[int64](32 << 20), Reservation: ptr[int64](1 << 20),
-				Swappiness: ptr[uint64](3), DisableOOMKiller: ptr(true)},
+			Memory: &specs.LinuxMemory{
+				Limit: ptr[int64](32 << 20), Swap: ptr[int64](32 << 20), Reservation: ptr[int64](1 << 20),
+				Swappiness: ptr[uint64](3), DisableOOMKiller: ptr(true),
+			},
 			Pids: &specs.LinuxPids{Limit: ptr[int64](7)},
 		}
 	}

@@ -101,7 +101,7 @@ func setDevices(dir *pathsafe.Dir, rules []cgroups.DeviceRule, fresh bool) error
 	if err != nil {
 		return fmt.Errorf("load device program: %w", err)
 	}
-	defer prog.Close()
+	defer func() { _ = prog.Close() }()
 	var old []link.AttachedProgram
 	if !fresh {
 		if old, err = attached(dir); err != nil {
@@ -121,7 +121,7 @@ func setDevices(dir *pathsafe.Dir, rules []cgroups.DeviceRule, fresh bool) error
 	if err != nil {
 		return fmt.Errorf("open device program %d: %w", old[0].ID, err)
 	}
-	defer before.Close()
+	defer func() { _ = before.Close() }()
 	attach.Anchor = link.ReplaceProgram(before)
 	if err := link.RawAttachProgram(attach); err != nil {
 		return fmt.Errorf("replace device program: %w", err)

@@ -305,9 +305,11 @@ func TestStatAgreesWithContainerd(t *testing.T) {
 	same("memory peak", s.Memory.Memory.Max, m.Memory.MaxUsage)
 	same("oom kills", s.Memory.Events.OOMKill, m.MemoryEvents.OomKill)
 	theirs, ours := reflect.ValueOf(m.Memory).Elem(), reflect.ValueOf(s.Memory.V2)
-	names := map[string]string{"AnonTHP": "AnonThp", "PgFault": "Pgfault", "PgMajFault": "Pgmajfault", "WorkingsetNodeReclaim": "WorkingsetNodereclaim",
+	names := map[string]string{
+		"AnonTHP": "AnonThp", "PgFault": "Pgfault", "PgMajFault": "Pgmajfault", "WorkingsetNodeReclaim": "WorkingsetNodereclaim",
 		"PgRefill": "Pgrefill", "PgScan": "Pgscan", "PgSteal": "Pgsteal", "PgActivate": "Pgactivate", "PgDeactivate": "Pgdeactivate",
-		"PgLazyFree": "Pglazyfree", "PgLazyFreed": "Pglazyfreed", "THPFaultAlloc": "ThpFaultAlloc", "THPCollapseAlloc": "ThpCollapseAlloc"}
+		"PgLazyFree": "Pglazyfree", "PgLazyFreed": "Pglazyfreed", "THPFaultAlloc": "ThpFaultAlloc", "THPCollapseAlloc": "ThpCollapseAlloc",
+	}
 	for i := range ours.NumField() {
 		name := ours.Type().Field(i).Name
 		switch name {

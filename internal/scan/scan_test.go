@@ -69,8 +69,14 @@ func TestHundredthsKeepsTwoDigits(t *testing.T) {
 		want uint64
 		ok   bool
 	}{
-		{"0.00", 0, true}, {"12.34", 1234, true}, {"100", 10000, true}, {"1.5", 150, true},
-		{"1.", 0, false}, {".5", 0, false}, {"1.234", 0, false}, {"1.-2", 0, false},
+		{"0.00", 0, true},
+		{"12.34", 1234, true},
+		{"100", 10000, true},
+		{"1.5", 150, true},
+		{"1.", 0, false},
+		{".5", 0, false},
+		{"1.234", 0, false},
+		{"1.-2", 0, false},
 	} {
 		if v, ok := Hundredths([]byte(tt.text)); ok != tt.ok || ok && v != tt.want {
 			t.Errorf("Hundredths(%q) = %d, %t; want %d, %t", tt.text, v, ok, tt.want, tt.ok)

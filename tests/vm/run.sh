@@ -72,7 +72,7 @@ build() {
 
 # machine runs one line of the matrix.
 machine() {
-  local name=$1 init=$4 list=$5 kernel=${kernels[$1]} rc=0 limit=60 slow=20 p seconds words opts=(); shift 5
+  local name=$1 init=$4 list=$5 kernel=${kernels[$1]} rc=0 limit=60 slow=10 p seconds words opts=(); shift 5
   [ "$("$here/accel.sh" "$kernel")" != kvm ] || slow=2
   mkdir -p "$stage/plan"; : >"$stage/plan/$name"
   while read -r p seconds words; do

@@ -182,15 +182,8 @@ func TestDevicesInARootAreNotOpened(t *testing.T) {
 		if err := unix.Mknod(path, n.mode|0o666, int(n.dev)); err != nil {
 			t.Skipf("no device nodes here: mknod: %v", err)
 		}
-		watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-		must(t, err)
-		_, err = unix.InotifyAddWatch(watch, path, unix.IN_OPEN)
-		must(t, err)
-		opened := func() bool {
-			n, _ := unix.Read(watch, make([]byte, 4096))
-			return n > 0
-		}
-		_, err = d.ReadHead(inRoot(t, "dev/"+name), make([]byte, 8))
+		opened := watchOpens(t, path)
+		_, err := d.ReadHead(inRoot(t, "dev/"+name), make([]byte, 8))
 		wantErr(t, err, ErrType)
 		_, err = d.Resolve(inRoot(t, "dev/"+name), KindReg)
 		wantErr(t, err, ErrType)
@@ -209,7 +202,21 @@ func TestDevicesInARootAreNotOpened(t *testing.T) {
 				t.Error("control case: the watch does not see an open")
 			}
 		}
-		_ = unix.Close(watch)
+	}
+}
+
+// watchOpens returns a function that reports whether the file at path was opened
+// since it was last asked, by an open that is not O_PATH.
+func watchOpens(t *testing.T, path string) func() bool {
+	t.Helper()
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	must(t, err)
+	t.Cleanup(func() { _ = unix.Close(watch) })
+	_, err = unix.InotifyAddWatch(watch, path, unix.IN_OPEN)
+	must(t, err)
+	return func() bool {
+		n, _ := unix.Read(watch, make([]byte, 4096))
+		return n > 0
 	}
 }
 

@@ -591,6 +591,11 @@ func TestAHierarchyInACgroupNamespace(t *testing.T) {
 	if d.ID().Ino == 1 || d.ID().Ino != g.ID().Ino {
 		t.Errorf("inode %d, the group has %d", d.ID().Ino, g.ID().Ino)
 	}
+	for _, part := range []string{"/sub", "/.."} { // what a mount of another cgroup has
+		m.Root = part
+		_, err = OpenHierarchy(m)
+		wantErr(t, err, ErrType)
+	}
 	must(t, unix.Unmount(at, unix.MNT_DETACH))
 }
 

@@ -74,7 +74,21 @@ func TestAttachAndVerify(t *testing.T) {
 	if got, err := d.Stat(target.Path()); err != nil || got.Rdev != unix.Mkdev(1, 3) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// A mount on top of it is another one.
+	// The same file mounted again is another mount.
+	mnt, err = unix.OpenTree(null, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	must(t, err)
+	defer unix.Close(mnt)
+	over, err := d.Resolve(target.Path(), KindAnyNonLink)
+	must(t, err)
+	defer over.Close()
+	second, err := Attach(mnt, over)
+	must(t, err)
+	if !second.SameObject(id) {
+		t.Error("not the same file")
+	}
+	wantErr(t, d.Verify(target.Path(), id), ErrRaced)
+	must(t, d.Verify(target.Path(), second))
+	// A mount on top is another one.
 	top := detachedTmpfs(t)
 	again, err := d.Resolve(inRoot(t, "data"), KindDir)
 	must(t, err)
@@ -339,6 +353,12 @@ func TestOpenNamespace(t *testing.T) {
 		must(t, err)
 		_ = unix.Close(n)
 	}
+	opened := watchOpens(t, dir+"/f")
+	defer func() {
+		if opened() {
+			t.Error("a file that is no namespace was opened")
+		}
+	}()
 	for path, nstype := range map[string]int{
 		self + "net":  unix.CLONE_NEWUTS, // the wrong type
 		dir + "/p":    unix.CLONE_NEWNET, // would block

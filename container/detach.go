@@ -203,3 +203,20 @@ func (c *Container) Created() time.Time { return c.rec.Created }
 
 // Close lets go of the container without changing it.
 func (c *Container) Close() { c.release() }
+
+// RootPath is where the root is on the host.
+func (c *Container) RootPath() string { return rootPath(c.spec, c.opts.Bundle) }
+
+// WantsTerminal reads process.terminal from a bundle.
+func WantsTerminal(bundle string) (bool, error) {
+	dir, err := pathsafe.OpenState(bundle)
+	if err != nil {
+		return false, fmt.Errorf("open the bundle: %w", err)
+	}
+	defer dir.Close()
+	spec, err := loadSpec(dir)
+	if err != nil {
+		return false, err
+	}
+	return spec.Process.Terminal, nil
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/container"
+)
+
+// verb makes a command that works on one container.
+func (o *options) verb(use, short string, run func(ctx context.Context, c *container.Container, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.open(args[0])
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return run(cmd.Context(), c, args[1:])
+		},
+	}
+}
+
+func startCmd(o *options) *cobra.Command {
+	return o.verb("start ID", "Start a created container", func(ctx context.Context, c *container.Container, _ []string) error {
+		return c.Init().Start(ctx, container.Stdio{})
+	})
+}
+
+func pauseCmd(o *options) *cobra.Command {
+	return o.verb("pause ID", "Freeze a container", func(ctx context.Context, c *container.Container, _ []string) error {
+		return c.Pause(ctx)
+	})
+}
+
+func resumeCmd(o *options) *cobra.Command {
+	return o.verb("resume ID", "Thaw a container", func(ctx context.Context, c *container.Container, _ []string) error {
+		return c.Resume(ctx)
+	})
+}
+
+func killCmd(o *options) *cobra.Command {
+	var all bool
+	cmd := o.verb("kill [flags] ID [SIGNAL]", "Send a signal, SIGTERM if none is named", func(ctx context.Context, c *container.Container, args []string) error {
+		name := "TERM"
+		if len(args) > 0 {
+			name = args[0]
+		}
+		sig, err := parseSignal(name)
+		if err != nil {
+			return err
+		}
+		if all {
+			return c.Kill(ctx, sig)
+		}
+		err = c.Init().Kill(sig)
+		if errors.Is(err, container.ErrNotFound) {
+			return errors.New("container not running")
+		}
+		return err
+	})
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "to every process of the container")
+	return cmd
+}
+
+// parseSignal takes a number, or a name with or without "SIG".
+func parseSignal(s string) (unix.Signal, error) {
+	if n, err := strconv.Atoi(s); err == nil {
+		if n < 0 || n > 64 {
+			return 0, fmt.Errorf("signal %d: not between 0 and 64", n)
+		}
+		return unix.Signal(n), nil
+	}
+	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG")); sig != 0 {
+		return sig, nil
+	}
+	return 0, fmt.Errorf("unknown signal %q", s)
+}
+
+func deleteCmd(o *options) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "delete [flags] ID...", Short: "Delete containers that have ended", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var errs []error
+			for _, id := range args {
+				errs = append(errs, o.delete(cmd.Context(), id, force))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill the container if it runs; one that is not there is no error")
+	return cmd
+}
+
+// deleteTimeout bounds the wait for a killed container.
+const deleteTimeout = 10 * time.Second
+
+func (o *options) delete(ctx context.Context, id string, force bool) error {
+	dir, err := o.dir(id)
+	if err != nil {
+		return err
+	}
+	c, err := o.open(id)
+	if err != nil {
+		if force && !exists(dir) {
+			return nil
+		}
+		return err
+	}
+	if s := c.Init().Status(); s != container.Stopped {
+		if !force && s != container.Created {
+			c.Close()
+			return fmt.Errorf("cannot delete container %q that is not stopped: %s", id, s)
+		}
+		c.Kill(ctx, unix.SIGKILL) //nolint:errcheck // judged by what is left below
+		c.Close()
+		if c, err = o.stopped(id); err != nil {
+			return err
+		}
+	}
+	defer c.Close()
+	if err := c.Delete(ctx); err != nil {
+		return err
+	}
+	return os.Remove(dir)
+}
+
+func exists(dir string) bool {
+	_, err := os.Stat(dir)
+	return err == nil
+}
+
+// stopped opens a container once it has ended.
+func (o *options) stopped(id string) (*container.Container, error) {
+	for end := time.Now().Add(deleteTimeout); ; {
+		c, err := o.open(id)
+		if err != nil || c.Init().Status() == container.Stopped {
+			return c, err
+		}
+		c.Close()
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("container %q did not end in %v", id, deleteTimeout)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// state is what `state` prints, with what others add to the specification's.
+type state struct {
+	specs.State
+	Rootfs  string    `json:"rootfs"`
+	Created time.Time `json:"created"`
+	Owner   string    `json:"owner"`
+}
+
+func stateOf(c *container.Container) state {
+	spec := c.Spec()
+	s := state{State: specs.State{
+		Version: spec.Version, ID: c.ID(), Status: specs.ContainerState(c.Init().Status().String()),
+		Pid: c.Init().PID(), Bundle: c.Bundle(), Annotations: spec.Annotations,
+	}, Rootfs: c.RootPath(), Created: c.Created()}
+	if s.Status == specs.StateStopped {
+		s.Pid = 0
+	}
+	return s
+}
+
+func stateCmd(o *options) *cobra.Command {
+	return o.verb("state ID", "Show the state of a container", func(_ context.Context, c *container.Container, _ []string) error {
+		return printJSON(stateOf(c))
+	})
+}
+
+func printJSON(v any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func listCmd(o *options) *cobra.Command {
+	var format string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the containers", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return o.list(format, quiet)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "format", "f", "table", "table or json")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "IDs only")
+	return cmd
+}
+
+func (o *options) list(format string, quiet bool) error {
+	entries, err := os.ReadDir(o.root)
+	if err != nil {
+		return err
+	}
+	var all []state
+	for _, e := range entries {
+		c, err := o.open(e.Name())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "ibex: warning:", err)
+			continue
+		}
+		all = append(all, stateOf(c))
+		c.Close()
+	}
+	switch {
+	case quiet:
+		for _, s := range all {
+			fmt.Println(s.ID)
+		}
+		return nil
+	case format == "json":
+		return json.NewEncoder(os.Stdout).Encode(all)
+	case format != "table":
+		return fmt.Errorf("--format %q: want table or json", format)
+	}
+	w := tabwriter.NewWriter(os.Stdout, 12, 1, 3, ' ', 0)
+	fmt.Fprintln(w, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER")
+	for _, s := range all {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\troot\n", s.ID, s.Pid, s.Status, s.Bundle, s.Created.UTC().Format(time.RFC3339Nano))
+	}
+	return w.Flush()
+}
+
+func psCmd(o *options) *cobra.Command {
+	var format string
+	cmd := o.verb("ps [flags] ID", "List the processes of a container", func(_ context.Context, c *container.Container, _ []string) error {
+		infos, err := c.Pids()
+		if err != nil {
+			return err
+		}
+		pids := []int{}
+		for _, p := range infos {
+			pids = append(pids, p.PID)
+		}
+		if format == "json" {
+			return json.NewEncoder(os.Stdout).Encode(pids)
+		}
+		fmt.Println("PID")
+		for _, p := range pids {
+			fmt.Println(p)
+		}
+		return nil
+	})
+	cmd.Flags().StringVarP(&format, "format", "f", "table", "table or json")
+	return cmd
+}
+
+func featuresCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "features", Short: "Show what of the specification is there", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return printJSON(container.Features()) },
+	}
+}

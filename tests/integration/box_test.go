@@ -26,6 +26,8 @@ import (
 	"github.com/ibex-run/ibex/tests/integration/ctd"
 )
 
+const goarch = runtime.GOARCH
+
 // prompt is how long something that happens at once may take here: long enough
 // for a loaded machine, shorter than the time-outs that would hide a hang.
 const prompt = 20 * time.Second

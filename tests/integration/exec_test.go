@@ -35,6 +35,16 @@ func TestExecWithATerminal(t *testing.T) {
 	}
 }
 
+// Clients hand over the description of the first process, with other streams.
+func TestTheRequestDecidesAboutTheTerminalOfAnExec(t *testing.T) {
+	t.Parallel()
+	b := startBox(t, boxSpec{})
+	r := b.execWith(execSpec{tty: true, args: []string{"tty"}, edit: func(p *specs.Process) { p.Terminal = false }})
+	if r.code != 0 || !strings.HasPrefix(r.out, "/dev/pts/") {
+		t.Errorf("got %v", r)
+	}
+}
+
 func TestExecTakesEnvironmentDirectoryAndUser(t *testing.T) {
 	t.Parallel()
 	b := startBox(t, boxSpec{})

@@ -53,6 +53,9 @@ var broken = []struct {
 	{"a swap limit below the memory limit", withResources(func(r *specs.LinuxResources) {
 		r.Memory = &specs.LinuxMemory{Limit: ptr[int64](30 << 20), Swap: ptr[int64](10 << 20)}
 	}), nil, ""},
+	{"a huge page size that is a path", withResources(func(r *specs.LinuxResources) {
+		r.HugepageLimits = []specs.LinuxHugepageLimit{{Pagesize: "../../other/x", Limit: 1 << 20}}
+	}), nil, ""},
 	{"a root that is not there", edit(func(s *specs.Spec) { s.Root.Path = "/no/such/root" }), []string{"root"},
 		"it mounts containerd's root filesystem elsewhere and fails there"},
 	{"an invalid propagation", edit(func(s *specs.Spec) { s.Linux.RootfsPropagation = "sideways" }), []string{"sideways|ropagation"}, ""},

@@ -129,8 +129,10 @@ func prepare(ctx context.Context, say func(string, ...any)) (err error) {
 			return err
 		}
 	}
-	if err := ctd.Build(scratch.Dir, "./tests/cmd/probe"); err != nil {
-		return err
+	for _, name := range []string{"probe", "logger"} {
+		if err := ctd.Build(scratch.Dir, "./tests/cmd/"+name); err != nil {
+			return err
+		}
 	}
 	f, err := os.Create(imagePath())
 	if err != nil {

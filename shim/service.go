@@ -103,6 +103,7 @@ func (s *service) Exec(_ context.Context, r *api.ExecProcessRequest) (*emptypb.E
 	if err := decodeJSON(r.Spec, "Process", &spec); err != nil {
 		return nil, err
 	}
+	spec.Terminal = r.Terminal // the request decides: clients hand over the first process's with other streams
 	p, err := t.reserve(r.ExecID, ioSpec{r.Stdin, r.Stdout, r.Stderr, r.Terminal}, t.owner)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ var table = []row{
 		"github.com/sirupsen/logrus", "github.com/pelletier/go-toml/v2",
 	}, "it is the protocol and nothing else: if it needs exec or pathsafe, container lacks a method"},
 	{"cmd/containerd-shim-ibex-v1", []string{"shim"}, []string{xsys}, "a main is under 30 lines"},
-	{"cmd/ibex", []string{"container", "container/...", "exec/plan", "internal/probe", "pathsafe"}, []string{xsys}, "it looks, it does not act"},
+	{"cmd/ibex", []string{"container", "container/...", "cgroups", "exec/plan", "internal/probe", "pathsafe"}, []string{xsys, oci, "github.com/spf13/cobra", "github.com/spf13/pflag"}, "it drives container by hand; what belongs to containerd is shim's"},
 
 	{"internal/ktest", nil, []string{xsys}, "every package's tests use it, so it may use none of them"},
 	{"internal/archtest", nil, nil, "it reads the source and nothing else"},

@@ -158,7 +158,7 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 		Process: &ep,
 		Place: &exec.Place{
 			Proc: h.proc.FD(), New: newFlags(c.spec), Join: ns, JoinOf: -1,
-			CgroupDirs: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
+			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
 		},
 		SetupFDs: rfs.FDs(), SetupInside: rfs.Inside(),
 		Hold:   true,
@@ -184,7 +184,7 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 	child, err := exec.Run(ctx, s)
 	if errors.Is(err, exec.ErrPIDsLimit) && s.Place.CgroupInto >= 0 {
 		// The limit refuses a birth in the cgroup, not a migration into it.
-		s.Place.CgroupDirs = append(s.Place.CgroupDirs, s.Place.CgroupInto)
+		s.Place.CgroupProcs = append(s.Place.CgroupProcs, s.Place.CgroupInto)
 		s.Place.CgroupInto = -1
 		child, err = exec.Run(ctx, s)
 	}

@@ -107,7 +107,7 @@ func (c *Container) insidePlace(child *exec.Child) (*exec.Place, func(), error) 
 		return nil, nil, err
 	}
 	return &exec.Place{
-		JoinOf: fd, JoinMask: c.joinMask(), CgroupDirs: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
+		JoinOf: fd, JoinMask: c.joinMask(), CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
 	}, func() { unix.Close(fd) }, nil
 }
 

@@ -101,7 +101,8 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		writeProc(b, proc, "oom_score_adj", fmt.Sprint(*p.OOMScoreAdj))
 	}
 	if !s.Migrate {
-		joinCgroups(b, at.CgroupDirs)
+		joinCgroups(b, at.CgroupTasks, "tasks")
+		joinCgroups(b, at.CgroupProcs, "cgroup.procs")
 	}
 	scheduling(b, p)
 	user := at.joins(unix.CLONE_NEWUSER)
@@ -173,7 +174,8 @@ func (s *Start) descriptors(sock int) []int {
 		keep = append(keep, s.Place.Proc)
 	}
 	if !s.Migrate {
-		keep = append(keep, s.Place.CgroupDirs...)
+		keep = append(keep, s.Place.CgroupTasks...)
+		keep = append(keep, s.Place.CgroupProcs...)
 	}
 	for _, n := range s.Place.Join {
 		keep = append(keep, n.FD)
@@ -198,11 +200,15 @@ func writeProc(b *plan.Builder, proc plan.FD, file, value string) {
 }
 
 // joinCgroups makes the process write itself into each cgroup. A descriptor of
-// cgroup.procs is never passed in: the kernel judges a migration by the rights
-// of whoever opened the file.
-func joinCgroups(b *plan.Builder, dirs []int) {
+// the file is never passed in: the kernel judges a migration by the rights of
+// whoever opened it.
+//
+// Of v1 it is the tasks file. A thread that moves itself needs no lock there
+// (Linux 5.5, commit 9a3284fad42f: "cgroup: Optimize single thread migration");
+// cgroup.procs takes one that waits for all CPUs, 10 ms where nobody did lately.
+func joinCgroups(b *plan.Builder, dirs []int, file string) {
 	for _, d := range dirs {
-		f := b.Openat2(plan.Num(d, "cgroup"), "cgroup.procs", unix.OpenHow{
+		f := b.Openat2(plan.Num(d, "cgroup"), file, unix.OpenHow{
 			Flags: unix.O_WRONLY | unix.O_CLOEXEC,
 			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS |
 				unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,

@@ -88,11 +88,11 @@ type Place struct {
 	// once (setns(2) with a pidfd: Linux 5.8); -1 for none.
 	JoinOf   int
 	JoinMask int
-	// CgroupDirs are directories whose cgroup.procs the process writes itself
-	// into. CgroupInto, when not -1, is the cgroup v2 directory that it is born
-	// in (CLONE_INTO_CGROUP: Linux 5.7).
-	CgroupDirs []int
-	CgroupInto int
+	// CgroupTasks are v1 directories into whose tasks file the process writes
+	// itself, CgroupProcs v2 directories, by cgroup.procs. CgroupInto, when not
+	// -1, is the v2 directory that it is born in (CLONE_INTO_CGROUP: Linux 5.7).
+	CgroupTasks, CgroupProcs []int
+	CgroupInto               int
 }
 
 // Namespace is a namespace to enter.

@@ -74,9 +74,11 @@ func refusals(s *source) []string {
 		if f, ok := call.Fun.(*ast.Ident); ok && f.Name == "unsupported" {
 			names = append(names, text)
 		}
-		if last, ok := call.Args[len(call.Args)-1].(*ast.Ident); ok && last.Name == "ErrUnsupported" {
-			name, _, _ := strings.Cut(text, ": %w")
-			names = append(names, name)
+		for _, arg := range call.Args[1:] {
+			if id, ok := arg.(*ast.Ident); ok && id.Name == "ErrUnsupported" {
+				name, _, _ := strings.Cut(text, ": %w")
+				names = append(names, name)
+			}
 		}
 		return true
 	})

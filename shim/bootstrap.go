@@ -124,7 +124,7 @@ func start(f flags, stdin io.Reader, stdout io.Writer) error {
 	}
 	if l != nil {
 		err := spawnServer(r, l)
-		l.Close()
+		l.Close() //nolint:errcheck // the server has its own
 		if err != nil {
 			os.Remove(path) //nolint:errcheck // the error that counts is the spawn's
 			return err

@@ -24,7 +24,7 @@ const deleteTimeout = 4500 * time.Millisecond
 func deleteDead(f flags, stdout, stderr io.Writer) error {
 	bundle := f.bundle
 	if bundle == "" {
-		cwd, err := os.Getwd()
+		cwd, err := os.Getwd() //nolint:forbidigo // containerd runs delete in the bundle; -bundle says so when it does not
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func deleteDead(f flags, stdout, stderr io.Writer) error {
 		return fmt.Errorf("clean up container %s: %w", f.id, err)
 	}
 	if err := deleteSocket(f, bundle); err != nil {
-		fmt.Fprintf(stderr, "remove socket: %v\n", err) //nolint:errcheck // containerd logs it as a warning
+		fmt.Fprintf(stderr, "remove socket: %v\n", err) // containerd logs it as a warning
 	}
 	out, err := proto.Marshal(&api.DeleteResponse{
 		Pid: uint32(pid), ExitStatus: st.Code, ExitedAt: timestamppb.New(st.At),

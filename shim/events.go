@@ -187,9 +187,11 @@ func (p *publisher) deliver(e *types.Envelope) {
 		if try == 1 {
 			log.L.WithError(err).WithField("topic", e.Topic).Debug("event not delivered yet")
 		}
+		t := time.NewTimer(p.backoff(try))
 		select {
-		case <-time.After(p.backoff(try)):
+		case <-t.C:
 		case <-p.stop:
+			t.Stop()
 			return
 		}
 	}

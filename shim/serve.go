@@ -113,7 +113,7 @@ func (s *service) serve(l *net.UnixListener) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		log.L.WithError(err).Warn("remove socket")
 	}
-	l.Close()
+	l.Close() //nolint:errcheck // a socket that nobody can reach any more
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	s.events.flush(ctx)
@@ -191,6 +191,7 @@ func watchSignals(s *service) {
 			switch sig {
 			case unix.SIGUSR1:
 				log.L.Infof("=== BEGIN goroutine stack dump ===\n%s\n=== END goroutine stack dump ===", stacks())
+				log.L.Info(memoryUse())
 			case unix.SIGTERM, unix.SIGINT:
 				log.L.WithField("signal", sig).Info("ending on signal")
 				s.mu.Lock()
@@ -209,6 +210,15 @@ func stacks() []byte {
 			return buf[:n]
 		}
 	}
+}
+
+// memoryUse is where the Go runtime's memory goes, in KiB.
+func memoryUse() string {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return fmt.Sprintf("memory in KiB: heap %d in use, %d idle, %d released, stacks %d, spans %d, caches %d, profiling %d, collector %d, other %d; %d collections",
+		m.HeapInuse>>10, m.HeapIdle>>10, m.HeapReleased>>10, m.StackInuse>>10, m.MSpanSys>>10, m.MCacheSys>>10,
+		m.BuckHashSys>>10, m.GCSys>>10, m.OtherSys>>10, m.NumGC)
 }
 
 // serveDebug sends a stack dump to whoever connects.

@@ -93,7 +93,7 @@ func listenAt(path string) (*socketFile, error) {
 
 // lockSocketDir makes the directory if need be, 0700, and locks it.
 func lockSocketDir(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:forbidigo // containerd names the directory
 		return nil, err
 	}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -80,3 +80,18 @@ func (l List) Len() int {
 func (l List) Has(i int) bool {
 	return i >= 0 && i/64 < len(l.words) && l.words[i/64]>>(i%64)&1 != 0
 }
+
+// Bytes gives the set as a bit mask, the least byte first, without zero bytes at
+// the end. systemd takes lists in this form.
+func (l List) Bytes() []byte {
+	out := make([]byte, 0, 8*len(l.words))
+	for _, w := range l.words {
+		for i := range 8 {
+			out = append(out, byte(w>>(8*i)))
+		}
+	}
+	for len(out) > 0 && out[len(out)-1] == 0 {
+		out = out[:len(out)-1]
+	}
+	return out
+}

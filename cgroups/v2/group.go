@@ -74,6 +74,24 @@ func Create(l *cgroups.Layout, p cgroups.Path, res *specs.LinuxResources) (_ *Gr
 	return g, nil
 }
 
+// Adopt takes the cgroup of a unit that systemd has started, with its processes,
+// and applies res to it as Create does. The controllers are those that systemd
+// has enabled. After an error the cgroup is as it was.
+func Adopt(l *cgroups.Layout, p cgroups.Path, res *specs.LinuxResources) (*Group, error) {
+	g, err := Open(l, p)
+	if err != nil {
+		return nil, err
+	}
+	if err = checkType(g.dir); err == nil {
+		err = g.set(res, false, true)
+	}
+	if err != nil {
+		g.Close()
+		return nil, fmt.Errorf("adopt cgroup %s: %w", p, err)
+	}
+	return g, nil
+}
+
 // Open finds an existing cgroup; if there is none the error is
 // cgroups.ErrNotFound.
 func Open(l *cgroups.Layout, p cgroups.Path) (*Group, error) {

@@ -207,12 +207,11 @@ func group(t testing.TB, h *Dir) (*Dir, Name) {
 	if !created {
 		t.Fatalf("cgroup %v was there", n)
 	}
+	// A Dir of its own: the test may close h, or mount over it.
+	again, err := OpenHierarchy(hierarchyOf(t, h))
+	must(t, err)
 	t.Cleanup(func() {
 		_ = d.Close()
-		again, err := OpenHierarchy(hierarchyOf(t, h))
-		if err != nil {
-			return // the test's mounts are in the way; its namespace goes
-		}
 		defer again.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -58,7 +58,9 @@ func removeLeftovers() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		entries, _ := d.List(1 << 16)
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name, groupPrefix) {
+			pid, ours := strings.CutPrefix(e.Name, groupPrefix)
+			pid, _, _ = strings.Cut(pid, "-")
+			if _, err := os.Stat("/proc/" + pid); ours && err != nil { // not a run under way
 				_ = d.RemoveCgroupTree(ctx, MustName(e.Name))
 			}
 		}

@@ -371,6 +371,7 @@ func TestOpenNamespace(t *testing.T) {
 		wantErr(t, err, ErrType)
 	}
 	wantErr(t, second(OpenNamespace("net", unix.CLONE_NEWNET)), unix.EINVAL)
+	wantErr(t, checkNS(dirfd(t, dir), "x", unix.CLONE_NEWNET), ErrType)
 	wantErr(t, second(OpenNamespace(dir+"/missing", unix.CLONE_NEWNET)), unix.ENOENT)
 }
 

@@ -212,17 +212,59 @@ func TestMkTargetReplacedByALink(t *testing.T) {
 // D7 for what is made: a parent that is moved out of the root meanwhile is
 // noticed.
 func TestMkTargetInADirectoryThatIsMovedOut(t *testing.T) {
-	outside := tempDir(t)
-	r, dir := root(t, "dir vol")
-	var once sync.Once
-	gate(t, func(_ int, nr int) verdict {
-		if nr == unix.SYS_MKDIRAT {
-			once.Do(func() { _ = unix.Rename(filepath.Join(dir, "vol"), filepath.Join(outside, "vol")) })
+	for _, replaced := range []bool{false, true} {
+		t.Run(map[bool]string{false: "gone", true: "replaced"}[replaced], func(t *testing.T) {
+			outside := tempDir(t)
+			r, dir := root(t, "dir vol")
+			vol := filepath.Join(dir, "vol")
+			var once sync.Once
+			gate(t, func(int, int) verdict {
+				once.Do(func() {
+					_ = unix.Rename(vol, filepath.Join(outside, "vol"))
+					if replaced {
+						_ = os.MkdirAll(filepath.Join(vol, "new"), 0o755)
+					}
+				})
+				return pass
+			}, unix.SYS_MKDIRAT)
+			_, err := r.MkTarget(inRoot(t, "vol/new"), KindDir, 0o755)
+			wantErr(t, err, ErrRaced)
+		})
+	}
+}
+
+// A link that leads to nothing is gone through inside the root, and ".." in what
+// does not exist makes nothing.
+func TestMkTargetThroughLinksToNothing(t *testing.T) {
+	host := decoy(t)
+	r, dir := root(t, "link var/run /run", "link up ../../../../..", "link abs "+host+"/new", "link rel ../etc/x/../y", "link two var/run/two",
+		"dir etc", "link loop1 loop2/a", "link loop2 loop1/b")
+	for path, at := range map[string]string{
+		"var/run/secrets/k8s": "run/secrets/k8s",
+		"abs/x":               host + "/new/x",
+		"two/deep":            "run/two/deep",
+		"up/new":              "new",
+		"a//./b/":             "a/b",
+	} {
+		target, err := r.MkTarget(inRoot(t, path), KindDir, 0o755)
+		must(t, err)
+		if want := inode(t, filepath.Join(dir, at)); target.ID().Ino != want {
+			t.Errorf("%s: inode %d, %s has %d", path, target.ID().Ino, at, want)
 		}
-		return pass
-	}, unix.SYS_MKDIRAT)
-	_, err := r.MkTarget(inRoot(t, "vol/new"), KindDir, 0o755)
-	wantErr(t, err, ErrRaced)
+		must(t, target.Close())
+	}
+	before := listing(t, dir)
+	for _, path := range []string{"missing/../x", "rel/z", "etc/no/../../x"} {
+		_, err := r.MkTarget(inRoot(t, path), KindDir, 0o755)
+		wantErr(t, err, ErrEscape)
+	}
+	for _, path := range []string{"loop1", "loop2/x"} {
+		_, err := r.MkTarget(inRoot(t, path), KindDir, 0o755)
+		wantErr(t, err, unix.ELOOP)
+	}
+	if after := listing(t, dir); before != after {
+		t.Errorf("made something:\n%s\nwas:\n%s", after, before)
+	}
 }
 
 // A29.

@@ -126,7 +126,12 @@ func gone(t *testing.T, pid int) {
 	t.Helper()
 	waitFor(t, fmt.Sprintf("end of shim %d", pid), func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || bytes.Contains(b, []byte(") Z "))
+		if err != nil {
+			return true
+		}
+		// Its descriptors go with the last thread, not with the first.
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		return bytes.Contains(b, []byte(") Z ")) && (err != nil || len(threads) <= 1)
 	})
 }
 

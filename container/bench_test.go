@@ -77,7 +77,7 @@ func BenchmarkCreateOnly(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		c.Init().Kill(unix.SIGKILL) //nolint:errcheck // it lives
+		c.Init().Kill(unix.SIGKILL)
 		<-c.Init().Done()
 		if err := c.Delete(context.Background()); err != nil {
 			b.Fatal(err)

@@ -128,7 +128,7 @@ func (b *bundle) create(io container.Stdio) (*container.Container, error) {
 	b.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		c.Kill(ctx, unix.SIGKILL) //nolint:errcheck // it may have ended
+		c.Kill(ctx, unix.SIGKILL)
 		select {
 		case <-c.Init().Done():
 		case <-ctx.Done():

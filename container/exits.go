@@ -174,12 +174,22 @@ func (c *Container) watchOOM() error {
 			}
 			// cgroup v1 tells of the shortage, before anything was killed: the
 			// counter follows, or does not if memory was found.
-			for end := time.Now().Add(oomDelay); !c.checkOOM() && time.Now().Before(end); {
-				time.Sleep(oomDelay / 100)
-			}
+			c.awaitOOM()
 		}
 	}()
 	return nil
+}
+
+// awaitOOM looks at the counter again and again, for a second.
+func (c *Container) awaitOOM() {
+	tick := time.NewTicker(oomDelay / 100)
+	defer tick.Stop()
+	for range 100 {
+		if c.checkOOM() {
+			return
+		}
+		<-tick.C
+	}
 }
 
 // oomDelay bounds the wait for a kill after its notification.

@@ -35,7 +35,8 @@ func TestHooksRunInTheirNamespacesInOrder(t *testing.T) {
 			}
 			inside := specs.Hook{Path: "/bin/sh", Args: []string{"sh", "-c", "read s; echo \"startContainer $s\" > /tmp/log"}}
 			b.spec.Hooks = &specs.Hooks{
-				Prestart: []specs.Hook{b.hook("prestart")}, CreateRuntime: []specs.Hook{b.hook("createRuntime")},
+				Prestart:       []specs.Hook{b.hook("prestart")}, //nolint:staticcheck // deprecated, and still to be run
+				CreateRuntime:  []specs.Hook{b.hook("createRuntime")},
 				StartContainer: []specs.Hook{inside},
 				Poststart:      []specs.Hook{b.hook("poststart")}, Poststop: []specs.Hook{b.hook("poststop")},
 			}
@@ -56,8 +57,11 @@ func TestHooksRunInTheirNamespacesInOrder(t *testing.T) {
 			log, _ := os.ReadFile(filepath.Join(b.dir, "log"))
 			rest := string(log)
 			for _, want := range []struct{ name, ns, status string }{
-				{"prestart", own, "creating"}, {"createRuntime", own, "creating"}, {"createContainer", theirs, "creating"},
-				{"poststart", own, "running"}, {"poststop", own, "stopped"},
+				{"prestart", own, "creating"},
+				{"createRuntime", own, "creating"},
+				{"createContainer", theirs, "creating"},
+				{"poststart", own, "running"},
+				{"poststop", own, "stopped"},
 			} {
 				if want.name == "createContainer" && mode != "plain" {
 					continue

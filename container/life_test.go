@@ -28,7 +28,7 @@ func (b *bundle) exec(c *container.Container, id string, args ...string) (string
 	if err != nil {
 		return "", 0, err
 	}
-	defer p.Delete() //nolint:errcheck // it has ended
+	defer p.Delete()
 	r, w, err := os.Pipe()
 	if err != nil {
 		b.t.Fatal(err)
@@ -312,7 +312,7 @@ func TestNothingIsMountedOnAHostWhoseMountsAreShared(t *testing.T) {
 	if err := unix.Mount(b.dir, b.dir, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Unmount(b.dir, unix.MNT_DETACH) }) //nolint:errcheck // gone is as good
+	t.Cleanup(func() { unix.Unmount(b.dir, unix.MNT_DETACH) })
 	if err := unix.Mount("", b.dir, "", unix.MS_SHARED, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -91,8 +91,10 @@ func capabilities(l *specs.LinuxCapabilities, held uint64) (c exec.Caps, err err
 		names []string
 		to    *uint64
 	}{
-		{"bounding", l.Bounding, &c.Bounding}, {"effective", l.Effective, &c.Effective},
-		{"permitted", l.Permitted, &c.Permitted}, {"inheritable", l.Inheritable, &c.Inheritable},
+		{"bounding", l.Bounding, &c.Bounding},
+		{"effective", l.Effective, &c.Effective},
+		{"permitted", l.Permitted, &c.Permitted},
+		{"inheritable", l.Inheritable, &c.Inheritable},
 		{"ambient", l.Ambient, &c.Ambient},
 	} {
 		for _, n := range set.names {

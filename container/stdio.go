@@ -65,7 +65,7 @@ func giveTo(fd int, uid uint32) error {
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return os.NewSyscallError("fstatfs", err)
 	}
-	if int64(fs.Type) != pipefsMagic {
+	if fs.Type != pipefsMagic {
 		return nil
 	}
 	return os.NewSyscallError("fchown", unix.Fchown(fd, int(uid), -1))

@@ -146,11 +146,11 @@ func (c *Child) handshake(ctx context.Context) error {
 	for {
 		msg, err := c.receive(ctx)
 		switch {
-		case err == io.EOF && c.PID == 0:
+		case errors.Is(err, io.EOF) && c.PID == 0:
 			return errors.New("start process: helper ended before the process was born")
-		case err == io.EOF && c.start.Hold && !ready:
+		case errors.Is(err, io.EOF) && c.start.Hold && !ready:
 			return errors.New("start process: it ended before it was ready (killed, or out of memory)")
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			c.closeSock()
 			return nil
 		case err != nil:
@@ -227,7 +227,8 @@ func (c *Child) receive(ctx context.Context) ([]byte, error) {
 	if err := c.sock.SetReadDeadline(deadline); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { c.sock.SetReadDeadline(time.Unix(1, 0)) })
+	sock := c.sock
+	stop := context.AfterFunc(ctx, func() { sock.SetReadDeadline(time.Unix(1, 0)) }) //nolint:errcheck // at worst the deadline above
 	defer stop()
 	n, err := c.sock.Read(c.buf[:])
 	switch {
@@ -276,18 +277,16 @@ func (c *Child) Release(ctx context.Context, path string) error {
 	if _, err := c.sock.Write(msg[:]); err != nil {
 		return fmt.Errorf("start process: it ended while it waited: %w", err)
 	}
-	for {
-		m, err := c.receive(ctx)
-		if err == io.EOF {
-			c.closeSock()
-			return nil
-		}
-		if err == nil {
-			err = c.failure(m)
-		}
-		c.Abort()
-		return err
+	m, err := c.receive(ctx)
+	if errors.Is(err, io.EOF) {
+		c.closeSock()
+		return nil
 	}
+	if err == nil {
+		err = c.failure(m)
+	}
+	c.Abort()
+	return err
 }
 
 func (c *Child) closeSock() {

@@ -201,15 +201,21 @@ func TestCredentialsAreExactlyThoseAskedFor(t *testing.T) {
 		set  func(p *exec.Process)
 		want []string
 	}{
-		{"root without capabilities", func(p *exec.Process) { p.Caps = exec.Caps{} },
-			[]string{"Uid:\t0\t0\t0\t0", "Groups:\t ", "CapInh:\t0000000000000000", "CapBnd:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"}},
+		{
+			"root without capabilities", func(p *exec.Process) { p.Caps = exec.Caps{} },
+			[]string{"Uid:\t0\t0\t0\t0", "Groups:\t ", "CapInh:\t0000000000000000", "CapBnd:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"},
+		},
 		{"a user with ambient capabilities", func(p *exec.Process) {
 			p.UID, p.GID, p.Groups = 1000, 1001, []uint32{5, 7}
 			p.Caps = exec.Caps{Bounding: chown | kill | bind, Effective: kill | bind, Permitted: kill | bind, Inheritable: bind, Ambient: bind}
-		}, []string{"Uid:\t1000\t1000\t1000\t1000", "Gid:\t1001\t1001\t1001\t1001", "Groups:\t5 7 ",
-			"CapInh:\t0000000000000400", "CapPrm:\t0000000000000400", "CapEff:\t0000000000000400", "CapBnd:\t0000000000000421", "CapAmb:\t0000000000000400"}},
-		{"new privileges allowed", func(p *exec.Process) { p.NoNewPrivs = false; p.Caps = exec.Caps{Bounding: kill} },
-			[]string{"CapBnd:\t0000000000000020", "CapEff:\t0000000000000020", "NoNewPrivs:\t0"}},
+		}, []string{
+			"Uid:\t1000\t1000\t1000\t1000", "Gid:\t1001\t1001\t1001\t1001", "Groups:\t5 7 ",
+			"CapInh:\t0000000000000400", "CapPrm:\t0000000000000400", "CapEff:\t0000000000000400", "CapBnd:\t0000000000000421", "CapAmb:\t0000000000000400",
+		}},
+		{
+			"new privileges allowed", func(p *exec.Process) { p.NoNewPrivs = false; p.Caps = exec.Caps{Bounding: kill} },
+			[]string{"CapBnd:\t0000000000000020", "CapEff:\t0000000000000020", "NoNewPrivs:\t0"},
+		},
 		{"the largest ids", func(p *exec.Process) { p.UID, p.GID = 1<<32-2, 1<<32-2 }, []string{"Uid:\t4294967294\t4294967294"}},
 		{"umask", func(p *exec.Process) { p.Umask = 0o137 }, []string{"Umask:\t0137"}},
 	} {

@@ -63,9 +63,8 @@ func cloneCgroup(dir int, o mountOptions) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	o.propagation, o.propagateRecursively = unix.MS_PRIVATE, false
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set: o.attrs.set, Attr_clr: o.attrs.clear, Propagation: o.propagation,
+		Attr_set: o.attrs.set, Attr_clr: o.attrs.clear, Propagation: unix.MS_PRIVATE,
 	})
 	if err != nil {
 		unix.Close(fd)

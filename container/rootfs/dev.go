@@ -35,7 +35,10 @@ var defaultNodes = []node{
 
 // devLinks are the links of the specification's "Dev symbolic links".
 var devLinks = [][2]string{
-	{"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+	{"fd", "/proc/self/fd"},
+	{"stdin", "/proc/self/fd/0"},
+	{"stdout", "/proc/self/fd/1"},
+	{"stderr", "/proc/self/fd/2"},
 	{"ptmx", "pts/ptmx"},
 }
 

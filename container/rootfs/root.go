@@ -170,10 +170,14 @@ func mountFlags(attr uint64) (flags uintptr) {
 		attr uint64
 		flag uintptr
 	}{
-		{unix.MOUNT_ATTR_RDONLY, unix.MS_RDONLY}, {unix.MOUNT_ATTR_NOSUID, unix.MS_NOSUID},
-		{unix.MOUNT_ATTR_NODEV, unix.MS_NODEV}, {unix.MOUNT_ATTR_NOEXEC, unix.MS_NOEXEC},
-		{unix.MOUNT_ATTR_NOATIME, unix.MS_NOATIME}, {unix.MOUNT_ATTR_STRICTATIME, unix.MS_STRICTATIME},
-		{unix.MOUNT_ATTR_NODIRATIME, unix.MS_NODIRATIME}, {unix.MOUNT_ATTR_NOSYMFOLLOW, unix.MS_NOSYMFOLLOW},
+		{unix.MOUNT_ATTR_RDONLY, unix.MS_RDONLY},
+		{unix.MOUNT_ATTR_NOSUID, unix.MS_NOSUID},
+		{unix.MOUNT_ATTR_NODEV, unix.MS_NODEV},
+		{unix.MOUNT_ATTR_NOEXEC, unix.MS_NOEXEC},
+		{unix.MOUNT_ATTR_NOATIME, unix.MS_NOATIME},
+		{unix.MOUNT_ATTR_STRICTATIME, unix.MS_STRICTATIME},
+		{unix.MOUNT_ATTR_NODIRATIME, unix.MS_NODIRATIME},
+		{unix.MOUNT_ATTR_NOSYMFOLLOW, unix.MS_NOSYMFOLLOW},
 	} {
 		if attr&f.attr != 0 {
 			flags |= f.flag

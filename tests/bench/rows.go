@@ -34,54 +34,77 @@ func timed(f func() error) (time.Duration, error) {
 }
 
 var rows = []row{
-	{name: "exec/shim", what: "exec `true`, to exit and delete; the shim's task API",
+	{
+		name: "exec/shim", what: "exec `true`, to exit and delete; the shim's task API",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			id := s.id()
 			return timed(func() error { return s.plain.execDirect(ctx, id, s.plain.process) })
-		}},
-	{name: "exec/client", what: "the same through containerd's client",
+		},
+	},
+	{
+		name: "exec/client", what: "the same through containerd's client",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			id := s.id()
 			return timed(func() error { return s.plain.execClient(ctx, id, "true", false) })
-		}},
-	{name: "exec-seccomp/shim", what: "exec `true` with containerd's default seccomp profile; task API",
+		},
+	},
+	{
+		name: "exec-seccomp/shim", what: "exec `true` with containerd's default seccomp profile; task API",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			id := s.id()
 			return timed(func() error { return s.filtered.execDirect(ctx, id, s.filtered.process) })
-		}},
-	{name: "exec-seccomp/client", what: "the same through the client",
+		},
+	},
+	{
+		name: "exec-seccomp/client", what: "the same through the client",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			id := s.id()
 			return timed(func() error { return s.filtered.execClient(ctx, id, "true", false) })
-		}},
-	{name: "missing/shim", what: "exec of a command that is not there; task API",
+		},
+	},
+	{
+		name: "missing/shim", what: "exec of a command that is not there; task API",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			id := s.id()
 			return timed(func() error { return s.plain.execMissing(ctx, id) })
-		}},
-	{name: "missing/client", what: "the same through the client",
+		},
+	},
+	{
+		name: "missing/client", what: "the same through the client",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			id := s.id()
 			return timed(func() error { return s.plain.execClient(ctx, id, "no-such-command", true) })
-		}},
-	{name: "life/shim", what: "create, start, exit and delete of `true` in a running shim; task API", slow: true,
-		run: func(ctx context.Context, s *side) (time.Duration, error) { return lifeDirect(ctx, s, s.plain) }},
-	{name: "life-seccomp/shim", what: "the same with the default seccomp profile", slow: true,
-		run: func(ctx context.Context, s *side) (time.Duration, error) { return lifeDirect(ctx, s, s.filtered) }},
-	{name: "life/client", what: "create, start, exit and delete of `true` with its own shim; client", slow: true,
-		run: lifeClient},
-	{name: "kill/shim", what: "a signal to the container's first process; task API",
+		},
+	},
+	{
+		name: "life/shim", what: "create, start, exit and delete of `true` in a running shim; task API", slow: true,
+		run: func(ctx context.Context, s *side) (time.Duration, error) { return lifeDirect(ctx, s, s.plain) },
+	},
+	{
+		name: "life-seccomp/shim", what: "the same with the default seccomp profile", slow: true,
+		run: func(ctx context.Context, s *side) (time.Duration, error) { return lifeDirect(ctx, s, s.filtered) },
+	},
+	{
+		name: "life/client", what: "create, start, exit and delete of `true` with its own shim; client", slow: true,
+		run: lifeClient,
+	},
+	{
+		name: "kill/shim", what: "a signal to the container's first process; task API",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			return timed(func() error {
 				_, err := s.plain.shim.Kill(ctx, &task.KillRequest{ID: s.plain.id, Signal: uint32(harmless)})
 				return err
 			})
-		}},
-	{name: "kill/client", what: "the same through the client",
+		},
+	},
+	{
+		name: "kill/client", what: "the same through the client",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			return timed(func() error { return s.plain.task.Kill(ctx, harmless) })
-		}},
-	{name: "pause/shim", what: "pause and resume; task API",
+		},
+	},
+	{
+		name: "pause/shim", what: "pause and resume; task API",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			return timed(func() error {
 				if _, err := s.plain.shim.Pause(ctx, &task.PauseRequest{ID: s.plain.id}); err != nil {
@@ -90,22 +113,27 @@ var rows = []row{
 				_, err := s.plain.shim.Resume(ctx, &task.ResumeRequest{ID: s.plain.id})
 				return err
 			})
-		}},
+		},
+	},
 	{name: "update/shim", what: "update of the memory limit; task API", run: update},
-	{name: "stats/shim", what: "statistics of a container; task API",
+	{
+		name: "stats/shim", what: "statistics of a container; task API",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			return timed(func() error {
 				_, err := s.plain.shim.Stats(ctx, &task.StatsRequest{ID: s.plain.id})
 				return err
 			})
-		}},
-	{name: "stats/client", what: "the same through the client",
+		},
+	},
+	{
+		name: "stats/client", what: "the same through the client",
 		run: func(ctx context.Context, s *side) (time.Duration, error) {
 			return timed(func() error {
 				_, err := s.plain.task.Metrics(ctx)
 				return err
 			})
-		}},
+		},
+	},
 }
 
 func lifeDirect(ctx context.Context, s *side, p *place) (time.Duration, error) {

@@ -114,6 +114,23 @@ func (r *recorder) wait(t *testing.T, id, text string) []string {
 	return all
 }
 
+// waitAny waits for n events that begin so.
+func (r *recorder) waitAny(t *testing.T, id, prefix string, n int) {
+	t.Helper()
+	ktest.Eventually(t, prompt, fmt.Sprintf("%d events %q of %s", n, prefix, id), func() error {
+		have := 0
+		for _, e := range r.of(id) {
+			if strings.HasPrefix(e, prefix) {
+				have++
+			}
+		}
+		if have < n {
+			return fmt.Errorf("have %d", have)
+		}
+		return nil
+	})
+}
+
 func count(list []string, text string) (n int) {
 	for _, l := range list {
 		if l == text {

@@ -29,8 +29,11 @@ var broken = []struct {
 	{"a limit that comes twice", editProcess(func(p *specs.Process) {
 		p.Rlimits = append(p.Rlimits, specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Hard: 1024, Soft: 1024})
 	}), []string{"RLIMIT_NOFILE|rlimits"}, "it takes one of them"},
-	{"a hostname without a namespace", append(edit(func(s *specs.Spec) { s.Hostname = "x" }), oci.WithHostNamespace(specs.UTSNamespace)),
-		[]string{"hostname|uts|UTS"}, ""},
+	{
+		"a hostname without a namespace", append(edit(func(s *specs.Spec) { s.Hostname = "x" }), oci.WithHostNamespace(specs.UTSNamespace)),
+		[]string{"hostname|uts|UTS"},
+		"",
+	},
 	{"a sysctl of the host", edit(func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"kernel.panic": "1"} }), []string{"kernel.panic"}, ""},
 	{"a sysctl that does not exist", edit(func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"net.nope": "1"} }), []string{"nope"}, ""},
 	{"an invalid value of a sysctl", edit(func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"net.ipv4.ip_forward": "x"} }), []string{"ip_forward"}, ""},
@@ -40,11 +43,17 @@ var broken = []struct {
 	{"a namespace that comes twice", edit(func(s *specs.Spec) {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.PIDNamespace})
 	}), []string{"namespace|ns"}, ""},
-	{"a bind mount without its source", withMounts(specs.Mount{Destination: "/x", Type: "bind", Source: "/no/such/source", Options: []string{"rbind"}}),
-		[]string{"/no/such/source"}, ""},
+	{
+		"a bind mount without its source", withMounts(specs.Mount{Destination: "/x", Type: "bind", Source: "/no/such/source", Options: []string{"rbind"}}),
+		[]string{"/no/such/source"},
+		"",
+	},
 	{"an unknown filesystem", withMounts(specs.Mount{Destination: "/x", Type: "nosuchfs", Source: "x"}), []string{"nosuchfs|/x"}, ""},
-	{"an unknown option of a mount", withMounts(specs.Mount{Destination: "/x", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuchoption=1"}}),
-		[]string{"/x"}, ""},
+	{
+		"an unknown option of a mount", withMounts(specs.Mount{Destination: "/x", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuchoption=1"}}),
+		[]string{"/x"},
+		"",
+	},
 	{"a mount through a file", withMounts(specs.Mount{Destination: "/etc/passwd/x", Type: "tmpfs", Source: "tmpfs"}), []string{"/etc/passwd"}, ""},
 	{"an invalid CPU period", withResources(func(r *specs.LinuxResources) {
 		r.CPU = &specs.LinuxCPU{Period: ptr[uint64](1), Quota: ptr[int64](1)}
@@ -56,8 +65,11 @@ var broken = []struct {
 	{"a huge page size that is a path", withResources(func(r *specs.LinuxResources) {
 		r.HugepageLimits = []specs.LinuxHugepageLimit{{Pagesize: "../../other/x", Limit: 1 << 20}}
 	}), nil, ""},
-	{"a root that is not there", edit(func(s *specs.Spec) { s.Root.Path = "/no/such/root" }), []string{"root"},
-		"it mounts containerd's root filesystem elsewhere and fails there"},
+	{
+		"a root that is not there", edit(func(s *specs.Spec) { s.Root.Path = "/no/such/root" }),
+		[]string{"root"},
+		"it mounts containerd's root filesystem elsewhere and fails there",
+	},
 	{"an invalid propagation", edit(func(s *specs.Spec) { s.Linux.RootfsPropagation = "sideways" }), []string{"sideways|ropagation"}, ""},
 	{"an unknown seccomp action", edit(func(s *specs.Spec) {
 		s.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: "SCMP_ACT_MAYBE"}

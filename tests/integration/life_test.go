@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -182,4 +183,44 @@ func TestAContainerInTheHostsPIDNamespaceLeavesNoProcess(t *testing.T) {
 	}
 	wantOrder(t, events.wait(t, b.id, "exit 137"), "exit "+e.id+" 137", "exit 137")
 	b.delete()
+}
+
+// containerd/containerd#9719, containerd/containerd#10603: execs that start
+// while init ends. Each either fails to start, or its exit comes before init's.
+func TestExecsThatRaceWithTheEndOfInit(t *testing.T) {
+	t.Parallel()
+	for round := range 6 {
+		b := startBox(t, boxSpec{null: true})
+		var wg sync.WaitGroup
+		var started sync.Map
+		for w := range 4 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					p, err := b.tryExec(execSpec{args: []string{"sleep", "100000"}, id: fmt.Sprintf("w%d-%d", w, i)})
+					if err != nil {
+						return
+					}
+					if err := p.p.Start(b.ctx); err != nil {
+						return
+					}
+					started.Store(p.id, true)
+				}
+			})
+		}
+		events.waitAny(t, b.id, "exec-started ", 3+round)
+		b.kill(syscall.SIGKILL)
+		if code := b.wait(); code != 137 {
+			t.Errorf("exit code %d", code)
+		}
+		wg.Wait()
+		have := events.wait(t, b.id, "exit 137")
+		started.Range(func(id, _ any) bool {
+			wantOrder(t, have, fmt.Sprintf("exec-started %s", id), fmt.Sprintf("exit %s 137", id), "exit 137")
+			return true
+		})
+		if n := count(events.of(b.id), "exit 137"); n != 1 {
+			t.Errorf("%d exits of init", n)
+		}
+		b.delete()
+	}
 }

@@ -145,23 +145,43 @@ func TestUpdateChangesWhatItNamesOnly(t *testing.T) {
 		files []string // that may change
 		check func() string
 	}{
-		{"memory", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: ptr[int64](64 << 20)}},
-			[]string{"memory.limit_in_bytes", "memory.max"}, func() string {
+		{
+			"memory",
+			specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: ptr[int64](64 << 20)}},
+			[]string{"memory.limit_in_bytes", "memory.max"},
+			func() string {
 				return fmt.Sprint(b.number("memory", "memory.limit_in_bytes", "memory.max") == 64<<20)
-			}},
-		{"pids", specs.LinuxResources{Pids: &specs.LinuxPids{Limit: ptr[int64](33)}},
-			[]string{"pids.max"}, func() string { return fmt.Sprint(b.number("pids", "pids.max", "pids.max") == 33) }},
-		{"quota", specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: ptr[int64](600000)}},
-			[]string{"cpu.cfs_quota_us", "cpu.max"}, func() string { return fmt.Sprint(b.cpuMax() == "600000 1000000") }},
-		{"no quota", specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: ptr[int64](-1)}},
-			[]string{"cpu.cfs_quota_us", "cpu.max"}, func() string {
+			},
+		},
+		{
+			"pids",
+			specs.LinuxResources{Pids: &specs.LinuxPids{Limit: ptr[int64](33)}},
+			[]string{"pids.max"},
+			func() string { return fmt.Sprint(b.number("pids", "pids.max", "pids.max") == 33) },
+		},
+		{
+			"quota",
+			specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: ptr[int64](600000)}},
+			[]string{"cpu.cfs_quota_us", "cpu.max"},
+			func() string { return fmt.Sprint(b.cpuMax() == "600000 1000000") },
+		},
+		{
+			"no quota",
+			specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: ptr[int64](-1)}},
+			[]string{"cpu.cfs_quota_us", "cpu.max"},
+			func() string {
 				s := b.cpuMax()
 				return fmt.Sprint(s == "-1 1000000" || s == "max 1000000")
-			}},
-		{"cpus", specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: "0-" + strconv.Itoa(cpus()-1)}},
-			[]string{"cpuset.cpus"}, func() string {
+			},
+		},
+		{
+			"cpus",
+			specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: "0-" + strconv.Itoa(cpus()-1)}},
+			[]string{"cpuset.cpus"},
+			func() string {
 				return fmt.Sprint(readFile(b.cgroupFile("cpuset", "cpuset.cpus", "cpuset.cpus")) != "0\n" || cpus() == 1)
-			}},
+			},
+		},
 	} {
 		before := b.cgroupState()
 		if err := b.task.Update(b.ctx, containerd.WithResources(&tt.res)); err != nil {

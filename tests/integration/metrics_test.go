@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/ibex-run/ibex/internal/ktest"
 )
@@ -274,4 +276,43 @@ func TestOutOfMemoryOfAChildIsReported(t *testing.T) {
 		t.Errorf("status %s", s)
 	}
 	b.stop()
+}
+
+// google/gvisor#9723: the limit may be that of a group of containers.
+func TestOutOfMemoryByTheParentsLimitIsReported(t *testing.T) {
+	t.Parallel()
+	parent := "/" + shared.Namespace + "/parent"
+	dir := ""
+	for _, m := range ktest.CgroupMounts() {
+		if m.Has("memory") || ktest.CgroupV2() {
+			dir = filepath.Join(m.Dir, parent)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ktest.RemoveCgroup(parent) })
+	limit := "memory.limit_in_bytes"
+	if ktest.CgroupV2() {
+		limit = "memory.max"
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory +pids"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, limit), []byte("33554432"), 0); err != nil {
+		t.Fatal(err)
+	}
+	b := newBox(t, boxSpec{args: []string{"probe", "eat"}})
+	b.edit(func(s *specs.Spec) { s.Linux.CgroupsPath = parent + "/" + b.id })
+	b.start()
+	if code := b.wait(); code != 137 {
+		t.Errorf("exit code %d, want 137", code)
+	}
+	if incumbent() {
+		events.wait(t, b.id, "oom")
+	} else {
+		wantOrder(t, events.wait(t, b.id, "exit 137"), "start", "oom", "exit 137")
+	}
+	b.delete()
+	(ktest.Residue{Cgroup: parent + "/" + b.id}).Check(t, prompt)
 }

@@ -348,8 +348,10 @@ func TestTheCgroupMount(t *testing.T) {
 		for _, private := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, namespace %v", option, private), func(t *testing.T) {
 				t.Parallel()
-				spec := withMounts(specs.Mount{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
-					Options: []string{"nosuid", "noexec", "nodev", "relatime", option}})
+				spec := withMounts(specs.Mount{
+					Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
+					Options: []string{"nosuid", "noexec", "nodev", "relatime", option},
+				})
 				if private {
 					spec = append(spec, withNamespace(specs.CgroupNamespace, ""))
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/containerd/errdefs"
@@ -65,4 +66,17 @@ func (b *box) failStart() error {
 func readFile(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
+}
+
+// edit changes the spec of a container that has no task yet.
+func (b *box) edit(f func(*specs.Spec)) {
+	b.t.Helper()
+	spec, err := b.container.Spec(b.ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	f(spec)
+	if err := b.container.Update(b.ctx, containerd.UpdateContainerOpts(containerd.WithSpec(spec))); err != nil {
+		b.t.Fatal(err)
+	}
 }

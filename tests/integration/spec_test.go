@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -334,5 +335,22 @@ func TestInitAndExecAreInTheContainersCgroup(t *testing.T) {
 			t.Errorf("%s has %q, want %s and %s", dir, procs, init, exec)
 		}
 	}
+	b.stop()
+}
+
+// containerd/containerd#8249: without a limit in the spec a process has the one
+// that the shim was started with, not the one that the Go runtime raised it to.
+func TestWithoutALimitOfFilesItIsTheDaemons(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("sh", "-c", "ulimit -Sn; ulimit -Hn").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := startBox(t, boxSpec{
+		args: []string{"sh", "-c", "ulimit -Sn; ulimit -Hn; exec sleep 100000"},
+		spec: editProcess(func(p *specs.Process) { p.Rlimits = nil }),
+	})
+	b.out.waitFor(t, string(out))
+	want(t, "limits of an exec", b.ok("sh", "-c", "ulimit -Sn; ulimit -Hn"), string(out))
 	b.stop()
 }

@@ -251,8 +251,10 @@ func init() {
 
 // I3: the flags of every open.
 func TestEveryOpenHasTheSafeFlags(t *testing.T) {
-	for _, flags := range []uint64{unix.O_RDONLY, unix.O_WRONLY, unix.O_RDWR, unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL,
-		unix.O_PATH, unix.O_PATH | unix.O_DIRECTORY, unix.O_RDONLY | unix.O_DIRECTORY} {
+	for _, flags := range []uint64{
+		unix.O_RDONLY, unix.O_WRONLY, unix.O_RDWR, unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL,
+		unix.O_PATH, unix.O_PATH | unix.O_DIRECTORY, unix.O_RDONLY | unix.O_DIRECTORY,
+	} {
 		got := openFlags(flags)
 		isPath, isDir := flags&unix.O_PATH != 0, flags&unix.O_DIRECTORY != 0
 		if got&unix.O_CLOEXEC == 0 || (got&unix.O_NOCTTY == 0) != isPath || (got&unix.O_NONBLOCK == 0) != (isPath || isDir) {

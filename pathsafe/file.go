@@ -1,6 +1,8 @@
 package pathsafe
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/internal/fd"
@@ -54,8 +56,8 @@ func (f *File) fail(op string, errno unix.Errno) error {
 	return e
 }
 
-func (f *File) refuse(kind error, detail string) error {
-	return &OpError{Op: "check", Tree: f.tree, Path: f.path(), kind: kind, detail: detail}
+func (f *File) refuse(kind error) error {
+	return &OpError{Op: "check", Tree: f.tree, Path: f.path(), kind: kind}
 }
 
 // wholeRead is the size below which one pread of a cgroup file is all of it.
@@ -70,7 +72,7 @@ const wholeRead = 2048
 func (f *File) ReadAt0(buf []byte) (int, error) {
 	raw, ok := f.fd.Acquire()
 	if !ok {
-		return 0, f.refuse(ErrClosed, "")
+		return 0, f.refuse(ErrClosed)
 	}
 	n, errno := preadAll(raw, buf, f.policy == PolicyKernfs)
 	f.fd.Release()
@@ -78,7 +80,7 @@ func (f *File) ReadAt0(buf []byte) (int, error) {
 	case errno != 0:
 		return n, f.fail("pread", errno)
 	case n > len(buf):
-		return len(buf), f.refuse(ErrTooBig, "")
+		return len(buf), f.refuse(ErrTooBig)
 	}
 	return n, nil
 }
@@ -124,7 +126,7 @@ func (f *File) readAll(limit int) ([]byte, error) {
 		if err == nil {
 			return buf[:n], nil
 		}
-		if e, ok := err.(*OpError); !ok || e.kind != ErrTooBig || size == limit {
+		if !errors.Is(err, ErrTooBig) || size == limit {
 			return nil, err
 		}
 	}
@@ -135,7 +137,7 @@ func (f *File) readAll(limit int) ([]byte, error) {
 func (f *File) Write(data []byte) (int, error) {
 	raw, ok := f.fd.Acquire()
 	if !ok {
-		return 0, f.refuse(ErrClosed, "")
+		return 0, f.refuse(ErrClosed)
 	}
 	n, errno := writeOnce(raw, data)
 	f.fd.Release()
@@ -143,7 +145,7 @@ func (f *File) Write(data []byte) (int, error) {
 	case errno != 0:
 		return n, f.fail("write", errno)
 	case n < len(data):
-		return n, f.refuse(ErrShortWrite, "")
+		return n, f.refuse(ErrShortWrite)
 	}
 	return n, nil
 }

@@ -103,9 +103,11 @@ func slowSysctl(key string) (string, bool) {
 		}
 	}
 	joined := strings.Join(comps, "/")
-	for _, ok := range []string{"net/*", "user/*", "fs/mqueue/*", "kernel/domainname", "kernel/sem", "kernel/auto_msgmni",
+	for _, ok := range []string{
+		"net/*", "user/*", "fs/mqueue/*", "kernel/domainname", "kernel/sem", "kernel/auto_msgmni",
 		"kernel/msgmax", "kernel/msgmnb", "kernel/msgmni", "kernel/msg_next_id", "kernel/sem_next_id", "kernel/shm_next_id",
-		"kernel/shm_rmid_forced", "kernel/shmall", "kernel/shmmax", "kernel/shmmni"} {
+		"kernel/shm_rmid_forced", "kernel/shmall", "kernel/shmmax", "kernel/shmmni",
+	} {
 		pre, any := strings.CutSuffix(ok, "*")
 		if joined == ok || any && strings.HasPrefix(joined, pre) && len(joined) > len(pre) {
 			return "sys/" + joined, len("sys/"+joined) <= 4095
@@ -116,8 +118,10 @@ func slowSysctl(key string) (string, bool) {
 
 // ParseSysctl agrees with the slow way, and no accepted key leaves the tables.
 func FuzzSysctlKey(f *testing.F) {
-	for _, s := range []string{"net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/rp_filter", "net.ipv4.conf.eth0/1.rp_filter", "kernel.core_pattern",
-		"net/../kernel/core_pattern", "net.//.kernel.core_pattern", "kernel.sem", "fs.mqueue.msg_max", "user.x", "net..x", ".", "net./././x"} {
+	for _, s := range []string{
+		"net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/rp_filter", "net.ipv4.conf.eth0/1.rp_filter", "kernel.core_pattern",
+		"net/../kernel/core_pattern", "net.//.kernel.core_pattern", "kernel.sem", "fs.mqueue.msg_max", "user.x", "net..x", ".", "net./././x",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, key string) {

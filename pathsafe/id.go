@@ -69,7 +69,7 @@ func fsType(raw int) (int64, unix.Errno) {
 	for {
 		err := unix.Fstatfs(raw, &st)
 		if err == nil {
-			return int64(st.Type), 0
+			return st.Type, 0
 		}
 		if errno := errnoOf(err); errno != unix.EINTR {
 			return 0, errno

@@ -1,8 +1,6 @@
 package pathsafe
 
 import (
-	"strings"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/internal/linux"
@@ -184,14 +182,4 @@ func initialCgroupNS() (bool, error) {
 		return false, p.fail("statx", "thread-self/ns/cgroup", errno)
 	}
 	return id.Ino == 0xEFFFFFFB, nil
-}
-
-// hasDotDot reports whether p has a ".." component.
-func hasDotDot(p string) bool {
-	for comp := range strings.SplitSeq(p, "/") {
-		if comp == ".." {
-			return true
-		}
-	}
-	return false
 }

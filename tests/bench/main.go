@@ -139,6 +139,7 @@ func measure(ctx context.Context, o options, sides []*side, rep *report) error {
 		}
 		out := rowReport{Name: r.name, What: r.what}
 		samples := make([][]time.Duration, len(sides))
+		cpu := []time.Duration{sides[0].cpu(), sides[1].cpu()}
 		// The first ones of each side warm caches and are not counted.
 		for k := -3; k < n; k++ {
 			for j, s := range sides {
@@ -157,6 +158,10 @@ func measure(ctx context.Context, o options, sides []*side, rep *report) error {
 		}
 		out.Ibex, out.Runc = summarize(samples[0]), summarize(samples[1])
 		out.Ratio = ratios(samples[0], samples[1])
+		if !r.ownShim {
+			out.Ibex.CPU = (sides[0].cpu() - cpu[0]) / time.Duration(n+3)
+			out.Runc.CPU = (sides[1].cpu() - cpu[1]) / time.Duration(n+3)
+		}
 		rep.Rows = append(rep.Rows, out)
 		left := time.Duration(float64(time.Since(began)) / float64(i+1) * float64(len(rows)-i-1))
 		say("%d of %d: %-34s %s against %s; about %v left", i+1, len(rows), r.name, short(out.Ibex.Median), short(out.Runc.Median), left.Round(time.Second))

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -65,6 +68,24 @@ func (s *side) end() {
 			p.end(ctx)
 		}
 	}
+}
+
+// cpu is the CPU time so far of the side's shims and of the children that they
+// have waited for. proc_pid_stat(5), fields 14 to 17.
+func (s *side) cpu() (total time.Duration) {
+	for _, p := range []*place{s.plain, s.filtered} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.shimPID))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		for _, f := range fields[11:15] {
+			if ticks, err := strconv.Atoi(f); err == nil {
+				total += time.Duration(ticks) * 10 * time.Millisecond
+			}
+		}
+	}
+	return total
 }
 
 // id makes a name that was not used before.

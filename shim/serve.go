@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -133,7 +134,10 @@ type connections struct {
 // Handshake implements ttrpc.Handshaker.
 func (c *connections) Handshake(ctx context.Context, conn net.Conn) (net.Conn, any, error) {
 	_, cred, err := ttrpc.UnixCredentialsFunc(checkPeer).Handshake(ctx, conn)
-	if err != nil {
+	switch {
+	case errors.Is(err, errPeerEnded):
+		return ended{conn}, nil, nil
+	case err != nil:
 		return nil, nil, err
 	}
 	c.mu.Lock()
@@ -141,6 +145,14 @@ func (c *connections) Handshake(ctx context.Context, conn net.Conn) (net.Conn, a
 	c.mu.Unlock()
 	return &countedConn{Conn: conn, c: c}, cred, nil
 }
+
+// ended is the connection of a process that is no more. Nothing of what it may
+// have sent is read: nobody can tell any more who it was. It is no error to log:
+// with every container of a pod containerd starts a shim that connects, finds
+// this one listening and ends.
+type ended struct{ net.Conn }
+
+func (ended) Read([]byte) (int, error) { return 0, io.EOF }
 
 func (c *connections) wait(timeout time.Duration) {
 	t := time.NewTimer(timeout)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,8 +21,6 @@ const (
 	// maxSocketPath is sun_path of sockaddr_un less the final NUL, and one to
 	// spare as containerd has it (unix(7)).
 	maxSocketPath = 106
-	// connectTimeout is for asking a socket whether somebody listens.
-	connectTimeout = 100 * time.Millisecond
 )
 
 // socketPath is where the shim of a group listens. The formula is containerd's:
@@ -55,7 +52,7 @@ func claimSocket(path string) (*socketFile, error) {
 	defer unlock()
 	switch err := dialSocket(path); {
 	case err == nil, errors.Is(err, unix.EAGAIN):
-		return nil, nil // EAGAIN: so many are waiting that no more fit
+		return nil, nil
 	case errors.Is(err, unix.ENOENT):
 	case errors.Is(err, unix.ECONNREFUSED):
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -113,13 +110,24 @@ func lockSocketDir(dir string) (unlock func(), err error) {
 	}
 }
 
-// dialSocket tells whether somebody listens at path.
+// dialSocket tells whether somebody listens at path: nil, or EAGAIN if so many
+// are waiting to be accepted that no more fit. Neither waits for anybody.
 func dialSocket(path string) error {
-	c, err := net.DialTimeout("unix", path, connectTimeout)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("socket", err)
 	}
-	return c.Close()
+	defer unix.Close(fd)
+	for {
+		err := unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return &os.PathError{Op: "connect", Path: path, Err: err}
+		}
+		return nil
+	}
 }
 
 // removeDeadSocket removes the socket of a shim that does not live any more.
@@ -157,6 +165,8 @@ func inheritListener(f *os.File) (*net.UnixListener, error) {
 // errPeer refuses a connection.
 var errPeer = errors.New("connection refused: peer is not root in the shim's own namespaces")
 
+var errPeerEnded = errors.New("peer has ended")
+
 // checkPeer lets only root of the shim's own user and PID namespace in: the
 // socket's permissions do not stop a container's root that can reach the path.
 //
@@ -171,7 +181,9 @@ func checkPeer(cred *unix.Ucred) error {
 		if err := syscall.Stat("/proc/self/ns/"+ns, &own); err != nil {
 			return fmt.Errorf("look at own %s namespace: %w", ns, err)
 		}
-		if err := syscall.Stat(fmt.Sprintf("/proc/%d/ns/%s", cred.Pid, ns), &peer); err != nil {
+		if err := syscall.Stat(fmt.Sprintf("/proc/%d/ns/%s", cred.Pid, ns), &peer); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+			return errPeerEnded
+		} else if err != nil {
 			return fmt.Errorf("look at peer's %s namespace: %w", ns, err)
 		}
 		if own.Ino != peer.Ino || own.Dev != peer.Dev {

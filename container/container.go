@@ -14,6 +14,7 @@ import (
 
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/container/rootfs"
+	"github.com/ibex-run/ibex/exec"
 	"github.com/ibex-run/ibex/internal/seccomp"
 	"github.com/ibex-run/ibex/pathsafe"
 )
@@ -31,6 +32,7 @@ type Container struct {
 	seccomp *seccomp.Filter
 	init    *Process
 	oom     *os.File
+	holder  *exec.Child // during Create: keeps systemd's scope from ending
 
 	// slow serialises Pause, Resume, Update and Delete; it is held during their
 	// work and never needed for a question.

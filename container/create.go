@@ -61,7 +61,7 @@ func Create(ctx context.Context, o CreateOptions) (_ *Container, err error) {
 		return nil, err
 	}
 	c.init.consoleSize(c.spec.Process)
-	if err := c.makeGroup(h); err != nil {
+	if err := c.makeGroup(ctx, h); err != nil {
 		return nil, err
 	}
 	if err := c.build(ctx, h); err != nil {
@@ -106,7 +106,7 @@ func (c *Container) compileSeccomp() (err error) {
 
 // makeGroup writes the record first: whoever cleans up after a crash has to
 // find the cgroup.
-func (c *Container) makeGroup(h *hostState) error {
+func (c *Container) makeGroup(ctx context.Context, h *hostState) error {
 	p, err := cgroups.ParsePath(c.spec.Linux.CgroupsPath, c.opts.ID)
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, ErrInvalid)
@@ -118,12 +118,16 @@ func (c *Container) makeGroup(h *hostState) error {
 	if err := c.rec.save(c.state); err != nil {
 		return err
 	}
-	g, err := createGroup(h.layout, p, c.spec.Linux.Resources)
-	if err != nil {
-		return err
+	c.group, c.holder, err = createGroup(ctx, h.layout, p, c.spec)
+	return err
+}
+
+// dropHolder ends the process that kept a scope alive.
+func (c *Container) dropHolder() {
+	if c.holder != nil {
+		c.holder.Abort()
+		c.holder = nil
 	}
-	c.group = g
-	return nil
 }
 
 // build prepares the root file system, starts the first process and waits until
@@ -191,6 +195,7 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 	if err != nil {
 		return err
 	}
+	c.dropHolder()
 	p.mu.Lock()
 	p.child = child
 	p.mu.Unlock()
@@ -275,6 +280,7 @@ func (c *Container) undo() {
 		c.init.child = nil // its exit is nobody's business
 		c.init.mu.Unlock()
 	}
+	c.dropHolder()
 	if c.group != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 		defer cancel()

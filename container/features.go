@@ -25,7 +25,7 @@ func Features() *features.Features {
 		Linux: &features.Linux{
 			Namespaces:   namespaces,
 			Capabilities: exec.CapNames(),
-			Cgroup:       &features.Cgroup{V1: &yes, V2: &yes, Systemd: &no, SystemdUser: &no, Rdma: &yes},
+			Cgroup:       &features.Cgroup{V1: &yes, V2: &yes, Systemd: &yes, SystemdUser: &no, Rdma: &yes},
 			Seccomp: &features.Seccomp{
 				Enabled: &yes, Actions: seccomp.Actions(), Operators: seccomp.Operators(), Archs: seccomp.Archs(),
 				KnownFlags: seccomp.KnownFlags(), SupportedFlags: seccomp.SupportedFlags(),

@@ -10,18 +10,34 @@ import (
 )
 
 // InHelper forks a helper that runs the steps of build and waits while use is
-// called with its PID and pidfd. The helper never executes a program and is gone
-// when InHelper returns: it is how a namespace is made without entering it.
+// called with its PID and pidfd. The helper is gone when InHelper returns: it is
+// how a namespace is made without entering it.
 func InHelper(ctx context.Context, keep []int, build func(b *plan.Builder), use func(pid, pidfd int) error) error {
+	c, err := NewHelper(ctx, keep, build)
+	if err != nil {
+		return err
+	}
+	defer c.Abort()
+	pidfd, err := c.Pidfd()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(pidfd)
+	return use(c.PID, pidfd)
+}
+
+// NewHelper forks a helper that runs the steps of build and waits for Abort. It
+// never executes a program, and ends with this one.
+func NewHelper(ctx context.Context, keep []int, build func(b *plan.Builder)) (*Child, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return os.NewSyscallError("socketpair", err)
+		return nil, os.NewSyscallError("socketpair", err)
 	}
 	// The child's end blocks; the flag belongs to each end's own description.
 	if err := unix.SetNonblock(pair[1], false); err != nil {
 		unix.Close(pair[0])
 		unix.Close(pair[1])
-		return os.NewSyscallError("fcntl", err)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
 	b := plan.NewBuilder()
 	sock := plan.Num(pair[1], "sock")
@@ -39,16 +55,11 @@ func InHelper(ctx context.Context, keep []int, build func(b *plan.Builder), use 
 	unix.Close(pair[1])
 	if err != nil {
 		c.closeSock()
-		return err
+		return nil, err
 	}
-	defer c.Abort()
 	if err := c.handshake(ctx); err != nil {
-		return err
+		c.Abort()
+		return nil, err
 	}
-	pidfd, err := c.Pidfd()
-	if err != nil {
-		return err
-	}
-	defer unix.Close(pidfd)
-	return use(c.PID, pidfd)
+	return c, nil
 }

@@ -280,7 +280,7 @@ func controllingTTY() (string, error) {
 	return f[4], nil
 }
 
-// A23.
+// A23, I4.
 func TestKindsOfFiles(t *testing.T) {
 	s, dir := stateDir(t, "dir d", "file f x", "link l f", "link dangling nowhere", "file sub/f x")
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

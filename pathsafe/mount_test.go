@@ -42,6 +42,7 @@ func markers(t *testing.T) (out []string) {
 	return out
 }
 
+// I13: what Attach returns is what Verify needs, and Verify takes nothing else.
 func TestAttachAndVerify(t *testing.T) {
 	privateMounts(t)
 	d, dir := mountable(t, "dir data", "file etc/hosts x")

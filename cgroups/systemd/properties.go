@@ -163,8 +163,13 @@ func perSecond(quota int64, period uint64) uint64 {
 func unifiedProperties(m map[string]string) []dbus.Property {
 	var props []dbus.Property
 	for _, f := range []struct{ key, name string }{
-		{"cpu.weight", "CPUWeight"}, {"memory.high", "MemoryHigh"}, {"memory.low", "MemoryLow"}, {"memory.max", "MemoryMax"},
-		{"memory.min", "MemoryMin"}, {"memory.swap.max", "MemorySwapMax"}, {"pids.max", "TasksMax"},
+		{"cpu.weight", "CPUWeight"},
+		{"memory.high", "MemoryHigh"},
+		{"memory.low", "MemoryLow"},
+		{"memory.max", "MemoryMax"},
+		{"memory.min", "MemoryMin"},
+		{"memory.swap.max", "MemorySwapMax"},
+		{"pids.max", "TasksMax"},
 	} {
 		text, ok := m[f.key]
 		if !ok {

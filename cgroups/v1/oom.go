@@ -3,6 +3,7 @@ package cgroup1
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,57 @@ func (g *Group) OOMFD() (int, error) {
 	}
 	g.oom.event, g.oom.open = event, true
 	return event, nil
+}
+
+// atLimit is how near the highest usage of a group that ran out of memory is to
+// its limit, in bytes. Charges come in batches of 64 pages (MEMCG_CHARGE_BATCH,
+// include/linux/memcontrol.h).
+const atLimit = 64 * 4096
+
+// OOMCause gives the path of the lowest group that has used all of its memory:
+// this one or one above it. It is empty if none has, which means that the host
+// ran out of memory. Version 1 does not tell whose limit a kill was for; this is
+// for a log, and no proof.
+func (g *Group) OOMCause() (string, error) {
+	m := g.member("memory")
+	if m == nil {
+		return "", nil
+	}
+	for at := g.path.Rel().String(); at != "."; at = path.Dir(at) {
+		rel, err := pathsafe.ParseRel(at)
+		if err != nil {
+			return "", err
+		}
+		dir, err := m.Dir.Sub(rel)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("find the cause of an OOM kill in cgroup %s: %w", g.path, err)
+		}
+		full := exhausted(dir, "memory.") || exhausted(dir, "memory.memsw.")
+		_ = dir.Close()
+		if full {
+			return "/" + at, nil
+		}
+	}
+	return "", nil
+}
+
+// exhausted reports whether the counter with the prefix has been at its limit. A
+// counter that cannot be read has not.
+func exhausted(dir *pathsafe.Dir, prefix string) bool {
+	var values [2]uint64
+	for i, file := range []string{"limit_in_bytes", "max_usage_in_bytes"} {
+		var buf [64]byte
+		n, err := dir.Read(pathsafe.MustName(prefix+file), buf[:])
+		v, ok := scan.Uint(scan.Trim(buf[:n]))
+		if err != nil || !ok {
+			return false
+		}
+		values[i] = v
+	}
+	return values[1]+atLimit >= values[0]
 }
 
 // openOOM opens memory.oom_control.

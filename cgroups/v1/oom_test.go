@@ -51,6 +51,13 @@ func TestAnOOMKillIsCountedAndNotified(t *testing.T) {
 			if n, err := g.OOMKills(); n != 1 || err != nil {
 				t.Errorf("%d kills, %v; want 1", n, err)
 			}
+			want := "/" + g.path.Rel().String()
+			if tt.onParent {
+				want = "/" + p.Rel().String()
+			}
+			if at, err := g.OOMCause(); at != want || err != nil {
+				t.Errorf("the limit was that of %q, %v; want %s", at, err, want)
+			}
 			if readable(t, fd, 0) {
 				t.Error("OOMKills did not reset the descriptor")
 			}

@@ -219,6 +219,16 @@ func TestAnOOMKillIsCountedAndNotified(t *testing.T) {
 			if n, err := g.OOMKills(); n != 1 || err != nil {
 				t.Errorf("%d kills, %v; want 1", n, err)
 			}
+			want := "/" + g.path.Rel().String()
+			if tt.onParent {
+				want = "/" + p.Rel().String()
+			}
+			if at, err := g.OOMCause(); at != want || err != nil {
+				t.Errorf("the limit was that of %q, %v; want %s", at, err, want)
+			}
+			if at, err := g.OOMCause(); at != "" || err != nil {
+				t.Errorf("without another kill the limit was that of %q, %v", at, err)
+			}
 			// The kernel may notify twice for one kill, of max and of oom_kill.
 			ktest.Eventually(t, 5*time.Second, "the descriptor is reset", func() error {
 				if _, err := g.OOMKills(); err != nil {

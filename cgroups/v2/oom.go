@@ -17,6 +17,7 @@ type oomFiles struct {
 	events *pathsafe.File
 	epoll  int
 	open   bool // epoll is a descriptor
+	cause  *cause
 }
 
 func (o *oomFiles) close() {
@@ -28,6 +29,7 @@ func (o *oomFiles) close() {
 		_ = o.events.Close()
 		o.events = nil
 	}
+	o.cause = nil
 }
 
 // OOMFD gives a descriptor that is readable (POLLIN) when memory.events has
@@ -58,7 +60,25 @@ func (g *Group) OOMFD() (int, error) {
 		return -1, fmt.Errorf("watch for OOM in cgroup %s: epoll_ctl: %w", g.path, err)
 	}
 	g.oom.epoll, g.oom.open = epoll, true
+	// Without it only the log is poorer.
+	g.oom.cause, _ = newCause(g.root, g.path.Rel())
 	return epoll, nil
+}
+
+// OOMCause gives the path of the group that ran out of memory under its own limit
+// since OOMFD or the last OOMCause: this one or one above it. It is empty if none
+// did, which means that the host ran out of memory.
+func (g *Group) OOMCause() (string, error) {
+	g.oomMu.Lock()
+	defer g.oomMu.Unlock()
+	if g.oom.cause == nil {
+		return "", nil
+	}
+	at, err := g.oom.cause.grown()
+	if err != nil {
+		return "", fmt.Errorf("find the cause of an OOM kill in cgroup %s: %w", g.path, err)
+	}
+	return at, nil
 }
 
 // OOMKills gives the number of processes of the group and below it that any OOM

@@ -88,8 +88,11 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	sk := plan.Num(sock, "sock")
 	proc := plan.Num(at.Proc, "procfs")
 
-	stdio(b, p.Stdio)
-	keepOnly(b, s.descriptors(sock))
+	if err := s.checkExtra(sock); err != nil {
+		return nil, err
+	}
+	stdio(b, p)
+	keepOnly(b, p.first(), s.descriptors(sock))
 	b.RtSigprocmaskClear()
 	for _, sig := range ignoredSignals() {
 		b.RtSigactionDefault(sig)
@@ -141,7 +144,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		b.KeyctlJoinSession(p.Keyring)
 		b.Tolerate(unix.ENOSYS)
 	}
-	keepOnly(b, s.handshakeFDs(sock))
+	keepOnly(b, p.first(), s.handshakeFDs(sock))
 	b.About("process.rlimits")
 	for _, l := range limits {
 		b.Prlimit(l.Resource, l.Soft, l.Max)

@@ -54,7 +54,12 @@ type Process struct {
 	// becomes the controlling terminal of a new session.
 	Stdio    [3]int
 	Terminal bool
+	// Extra are the descriptors for 3 and up, borrowed.
+	Extra []int
 }
+
+// first is the lowest number that is free for descriptors of our own.
+func (p *Process) first() int { return 3 + len(p.Extra) }
 
 // Rlimit is one resource limit, as prlimit(2) takes it.
 type Rlimit struct {

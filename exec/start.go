@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +38,11 @@ func Run(ctx context.Context, s *Start) (*Child, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	sock := os.NewFile(uintptr(pair[0]), "handshake")
-	extra, err := aboveStdio(&s.Process.Stdio, &theirs)
+	// The numbers may change, not in the caller's description.
+	started, own := *s, *s.Process
+	own.Extra = slices.Clone(own.Extra)
+	started.Process, s = &own, &started
+	extra, err := aboveStdio(&own, &theirs)
 	defer closeAll(extra)
 	if err != nil {
 		sock.Close()
@@ -64,24 +69,28 @@ func Run(ctx context.Context, s *Start) (*Child, error) {
 	return c, nil
 }
 
-// aboveStdio makes sure that no descriptor the child needs is below 3, where
-// the standard streams go. It returns the duplicates for the caller to close.
-func aboveStdio(fds *[3]int, sock *int) (extra []int, err error) {
+// aboveStdio makes sure that the process's own descriptors and the socket are
+// above the numbers where they go. It returns the duplicates for the caller to
+// close.
+func aboveStdio(p *Process, sock *int) (extra []int, err error) {
 	dup := func(fd *int) {
-		if err != nil || *fd > 2 {
+		if err != nil || *fd >= p.first() {
 			return
 		}
 		var n int
-		if n, err = unix.FcntlInt(uintptr(*fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+		if n, err = unix.FcntlInt(uintptr(*fd), unix.F_DUPFD_CLOEXEC, p.first()); err == nil {
 			*fd, extra = n, append(extra, n)
 		}
 	}
-	for i := range fds {
-		dup(&fds[i])
+	for i := range p.Stdio {
+		dup(&p.Stdio[i])
 	}
-	if *sock < 3 {
+	for i := range p.Extra {
+		dup(&p.Extra[i])
+	}
+	if *sock < p.first() {
 		old := *sock
-		n, e := unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, 3)
+		n, e := unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, p.first())
 		if e == nil {
 			*sock = n
 			unix.Close(old)

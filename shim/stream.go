@@ -211,11 +211,11 @@ func (s *stream) writePending() error {
 	return err
 }
 
-// discard empties the source.
+// discard throws away what is there, a piece at a time. Mostly it only finds
+// the end, so the buffer is small and on the stack.
 func (s *stream) discard() error {
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	_, err := readSource(s.src, *buf)
+	var buf [4096]byte
+	_, err := readSource(s.src, buf[:])
 	return err
 }
 

@@ -118,7 +118,7 @@ func (s *side) newPlace(ctx context.Context, kind string, opts ...oci.SpecOpts) 
 	if err != nil {
 		return nil, err
 	}
-	p := &place{id: c.ID(), container: c, dir: filepath.Join(s.d.Dir, "bundles-"+pod)}
+	p := &place{id: c.ID(), container: c, dir: filepath.Join(s.d.Dir, "state", "bundles-"+pod)}
 	if err := os.MkdirAll(p.dir, 0o711); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/internal/ktest"
 )
@@ -44,6 +45,13 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	// Others may pass, so that a container in a user namespace reaches its root.
 	if err := os.Mkdir(d.Dir, 0o711); err != nil {
 		return nil, err
+	}
+	// As /run is. The clean-up of the scratch directory unmounts it.
+	if err := os.Mkdir(d.path("state"), 0o711); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("ibex-state", d.path("state"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=711"); err != nil {
+		return nil, fmt.Errorf("mount a tmpfs for containerd's state: %w", err)
 	}
 	level := "info"
 	if o.Debug {

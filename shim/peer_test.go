@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 func TestWhatAProcessThatEndedHasSentIsNotRead(t *testing.T) {
@@ -38,7 +39,7 @@ func TestWhatAProcessThatEndedHasSentIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conns := &connections{idle: make(chan struct{}, 1)}
+	conns := newConnections()
 	got, cred, err := conns.Handshake(context.Background(), conn)
 	if err != nil { // an error would be a line in containerd's log for each container
 		t.Fatal(err)
@@ -47,7 +48,61 @@ func TestWhatAProcessThatEndedHasSentIsNotRead(t *testing.T) {
 	if n, err := got.Read(make([]byte, 100)); n != 0 || !errors.Is(err, io.EOF) || cred != nil {
 		t.Errorf("read %d bytes, %v, credentials %v", n, err, cred)
 	}
-	if conns.n != 0 {
-		t.Errorf("%d connections counted", conns.n)
+	if n := len(conns.open); n != 0 {
+		t.Errorf("%d connections counted", n)
+	}
+}
+
+func TestAConnectionEndsWithTheAnswerThatItWaitsFor(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conns := newConnections()
+	connect := func() (client, server net.Conn) {
+		client, err := net.Dial("unix", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		if server, err = l.Accept(); err == nil {
+			server, _, err = conns.Handshake(context.Background(), server)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return client, server
+	}
+	ended := func(name string, c net.Conn) {
+		if n, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: read %d bytes, %v", name, n, err)
+		}
+	}
+	_, idle := connect()
+	client, asked := connect()
+	if _, err := client.Write([]byte("ab")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := asked.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	conns.hangUp()
+	ended("idle", idle)
+	if n, err := asked.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("no answer yet: read %d bytes, %v", n, err)
+	}
+	if _, err := asked.Write([]byte("c")); err != nil {
+		t.Error(err)
+	}
+	ended("answered", asked)
+	idle.Close()
+	asked.Close()
+	conns.wait(10 * time.Second)
+	if len(conns.open) != 0 {
+		t.Error("connections are still counted")
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/containerd/log"
@@ -22,7 +20,7 @@ import (
 const (
 	// flushTimeout is for the last events after a Shutdown.
 	flushTimeout = 5 * time.Second
-	// goodbyeTimeout is how long clients may take to hang up by themselves.
+	// goodbyeTimeout is how long the answers to the last requests may take.
 	goodbyeTimeout = 200 * time.Millisecond
 )
 
@@ -97,7 +95,7 @@ func listener(f flags) (*net.UnixListener, error) {
 
 // serve answers until Shutdown or a signal.
 func (s *service) serve(l *net.UnixListener) error {
-	conns := &connections{idle: make(chan struct{}, 1)}
+	conns := newConnections()
 	srv, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(conns))
 	if err != nil {
 		return err
@@ -117,79 +115,11 @@ func (s *service) serve(l *net.UnixListener) error {
 	l.Close() //nolint:errcheck // a socket that nobody can reach any more
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
+	conns.hangUp()
 	s.events.flush(ctx)
 	s.events.close()
-	// containerd hangs up when it has read the answer to its Shutdown.
 	conns.wait(goodbyeTimeout)
 	return srv.Close()
-}
-
-// connections checks who connects and counts those who are connected.
-type connections struct {
-	mu   sync.Mutex
-	n    int           // guarded by mu
-	idle chan struct{} // has an element after the count fell to zero
-}
-
-// Handshake implements ttrpc.Handshaker.
-func (c *connections) Handshake(ctx context.Context, conn net.Conn) (net.Conn, any, error) {
-	_, cred, err := ttrpc.UnixCredentialsFunc(checkPeer).Handshake(ctx, conn)
-	switch {
-	case errors.Is(err, errPeerEnded):
-		return ended{conn}, nil, nil
-	case err != nil:
-		return nil, nil, err
-	}
-	c.mu.Lock()
-	c.n++
-	c.mu.Unlock()
-	return &countedConn{Conn: conn, c: c}, cred, nil
-}
-
-// ended is the connection of a process that is no more. Nothing of what it may
-// have sent is read: nobody can tell any more who it was. It is no error to log:
-// with every container of a pod containerd starts a shim that connects, finds
-// this one listening and ends.
-type ended struct{ net.Conn }
-
-func (ended) Read([]byte) (int, error) { return 0, io.EOF }
-
-func (c *connections) wait(timeout time.Duration) {
-	t := time.NewTimer(timeout)
-	defer t.Stop()
-	for {
-		c.mu.Lock()
-		n := c.n
-		c.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		select {
-		case <-c.idle:
-		case <-t.C:
-			return
-		}
-	}
-}
-
-type countedConn struct {
-	net.Conn
-	c    *connections
-	once sync.Once
-}
-
-func (c *countedConn) Close() error {
-	c.once.Do(func() {
-		c.c.mu.Lock()
-		defer c.c.mu.Unlock()
-		if c.c.n--; c.c.n == 0 {
-			select {
-			case c.c.idle <- struct{}{}:
-			default:
-			}
-		}
-	})
-	return c.Conn.Close()
 }
 
 // watchSignals ends the shim on SIGTERM and SIGINT, containers or not: who asks

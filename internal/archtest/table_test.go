@@ -28,6 +28,8 @@ var table = []row{
 	{"internal/seccomp/seccomptest", []string{"internal/seccomp"}, []string{"..."}, "it helps tests, and may use libseccomp"},
 	{"pathsafe", []string{"internal/linux", "internal/fd", "internal/probe"}, []string{xsys}, "everyone trusts it, so it trusts nobody above"},
 
+	{"internal/nodeconf", []string{"pathsafe", "internal/linux", "internal/scan"}, []string{xsys}, "it reads one file for the node, and knows no container"},
+
 	{"cgroups", []string{"pathsafe", "internal/linux", "internal/fd", "internal/scan", "internal/probe"}, []string{xsys, oci}, "what v1 and v2 agree on knows neither"},
 	{"cgroups/v1", []string{"cgroups", "pathsafe", "internal/..."}, []string{xsys, oci}, "v1 and v2 never meet"},
 	{"cgroups/v2", []string{"cgroups", "pathsafe", "internal/..."}, []string{xsys, oci, "github.com/cilium/ebpf/..."}, "v1 and v2 never meet"},

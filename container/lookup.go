@@ -89,14 +89,17 @@ func setHome(p *exec.Process, root *pathsafe.Dir) {
 	}
 	dir := "/"
 	if path, err := pathsafe.ParseInRoot("/etc/passwd"); err == nil && root != nil {
-		buf := make([]byte, 16<<10)
-		n, err := root.ReadHead(path, buf)
-		if errors.Is(err, pathsafe.ErrTooBig) {
-			buf = make([]byte, passwdMax)
-			n, err = root.ReadHead(path, buf)
-		}
-		if err == nil || errors.Is(err, pathsafe.ErrTooBig) {
+		// Most are small; what is longer than the first buffer is read again.
+		for _, size := range []int{4 << 10, passwdMax} {
+			buf := make([]byte, size)
+			n, err := root.ReadHead(path, buf)
+			if err != nil {
+				break
+			}
 			dir = homeIn(string(buf[:n]), p.UID)
+			if n < size {
+				break
+			}
 		}
 	}
 	p.Env = append(p.Env[:len(p.Env):len(p.Env)], "HOME="+dir)

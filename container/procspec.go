@@ -25,6 +25,7 @@ func (c *Container) process(p *specs.Process) (*exec.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	caps = c.control(caps)
 	limits, err := rlimits(p.Rlimits)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (c *Container) process(p *specs.Process) (*exec.Process, error) {
 	if out.Personality, err = personality(c.spec.Linux); err != nil {
 		return nil, err
 	}
-	if err := scheduling(out, p, p != c.spec.Process); err != nil {
+	if err := scheduling(out, p, c.init.spec != nil); err != nil {
 		return nil, err
 	}
 	if p.User.Umask != nil {

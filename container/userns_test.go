@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/ibex-run/ibex/container"
 )
 
 var ids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: 200000, Size: 65536}}
@@ -130,5 +132,45 @@ func TestATimeNamespaceHasItsOffsets(t *testing.T) {
 		if code != 0 || len(f) != 7 || f[1] != "7" || f[2] != "5" || f[4] != "86400" || f[6] == own {
 			t.Errorf("user=%v: %d %q", user, code, out)
 		}
+	}
+}
+
+func TestAControlledCapabilityCannotBeHadAgain(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.Chmod(filepath.Dir(conf), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const text = `controlled_userns_caps = ["CAP_SETUID", "CAP_SETGID", "CAP_KILL"]`
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(container.UseNodeConfig(conf))
+	b := newBundle(t, "sleep", "1000")
+	b.mapped()
+	b.spec.Process.NoNewPrivileges = false // so that a setuid program would count
+	if err := os.Chmod(filepath.Join(b.dir, "rootfs/bin/busybox"), 0o4755); err != nil {
+		t.Fatal(err)
+	}
+	c := b.start()
+	b.spec.Process.User.UID = 1000
+	out, _, err := b.exec(c, "e", "sh", "-c", "grep Cap /proc/self/status; touch /proc/self/x; chown 0:0 /tmp")
+	const want = "0000000000000000"
+	if err != nil || !strings.Contains(out, "CapBnd:\t00000000000000e0") || !strings.Contains(out, "CapInh:\t"+want) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, line := range strings.Split(out, "\n") {
+		if set, ok := strings.CutPrefix(line, "CapEff:\t00000000000000"); ok && set != "e0" && set != "00" {
+			t.Errorf("effective set %s: more than was allowed", line)
+		}
+	}
+	// The file is read again: a process started later has less.
+	if err := os.WriteFile(conf+".new", []byte(`controlled_userns_caps = "0"`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(conf+".new", conf); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err := b.exec(c, "e2", "grep", "CapBnd", "/proc/self/status"); err != nil || out != "CapBnd:\t"+want+"\n" {
+		t.Errorf("after the change: %q %v", out, err)
 	}
 }

@@ -62,8 +62,10 @@ func tempName() string {
 }
 
 // WriteFileAtomic replaces the file n in d by one with data and the mode perm.
-// At any moment, also after a crash, n is the whole old file or the whole new
-// one. A link of that name is replaced, not followed. PolicyState only.
+// At any moment, also after this process was killed, n is the whole old file or
+// the whole new one. Nothing waits for a disk: what is kept here does not outlast
+// the processes it is about, so a power cut takes both. A link of that name is
+// replaced, not followed. PolicyState only.
 //
 // A crash can leave a file named .tmp-* behind, never under the name n.
 func (d *Dir) WriteFileAtomic(n Name, data []byte, perm uint32) error {
@@ -88,7 +90,7 @@ func (d *Dir) WriteFileAtomic(n Name, data []byte, perm uint32) error {
 	if err != nil {
 		return err
 	}
-	op, errno := writeAllSync(f, data)
+	op, errno := writeAll(f, data)
 	_ = unix.Close(f)
 	if errno == 0 {
 		op, errno = "renameat2", errnoOf(unix.Renameat2(raw, temp.String(), raw, n.String(), 0))
@@ -106,9 +108,8 @@ func errnoIs(err error, errno unix.Errno) bool {
 	return ok && e.Errno == errno
 }
 
-// writeAllSync writes data and waits until it is on disk. It returns the call
-// that failed.
-func writeAllSync(f int, data []byte) (string, unix.Errno) {
+// writeAll writes data. It returns the call that failed.
+func writeAll(f int, data []byte) (string, unix.Errno) {
 	for len(data) > 0 {
 		n, errno := writeOnce(f, data)
 		if errno != 0 {
@@ -116,7 +117,7 @@ func writeAllSync(f int, data []byte) (string, unix.Errno) {
 		}
 		data = data[n:]
 	}
-	return "fsync", errnoOf(unix.Fsync(f))
+	return "", 0
 }
 
 // ReadFile returns the content of the file n in d, which must be a regular file

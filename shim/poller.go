@@ -71,6 +71,11 @@ func (p *poller) arm(key int32, fd int, events uint32) error {
 	return os.NewSyscallError("epoll_ctl", err)
 }
 
+// disarm takes a descriptor away that stays open.
+func (p *poller) disarm(fd int) {
+	unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil) //nolint:errcheck // it may have left by itself
+}
+
 func (p *poller) run() {
 	var events [32]unix.EpollEvent
 	for {

@@ -209,24 +209,28 @@ func (p *processIO) started(console *os.File) error {
 	return nil
 }
 
-// attachLocked connects a terminal. Each direction has a descriptor of its own:
-// one that is closed leaves the poller by itself.
+// attachLocked connects a terminal. Its master stays the container's.
 func (p *processIO) attachLocked(console *os.File) error {
-	src, err := dupNonblock(console)
+	conn, err := console.SyscallConn()
 	if err != nil {
 		return err
 	}
-	p.out = append(p.out, newStream(p.poll, src, p.tty.fd, p.tty.keep...))
+	fd := -1
+	if cerr := conn.Control(func(n uintptr) {
+		fd = int(n)
+		err = unix.SetNonblock(fd, true)
+	}); cerr != nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("prepare terminal: %w", err)
+	}
+	p.out = append(p.out, newConsoleOutput(p.poll, conn, fd, p.tty.fd, p.tty.keep...))
 	p.tty = sink{fd: -1}
-	if p.ttyIn < 0 {
-		return nil
+	if p.ttyIn >= 0 {
+		p.in = newConsoleInput(p.poll, conn, p.ttyIn, fd)
+		p.ttyIn = -1
 	}
-	dst, err := dupNonblock(console)
-	if err != nil {
-		return err
-	}
-	p.in = newStream(p.poll, p.ttyIn, dst)
-	p.ttyIn = -1
 	return nil
 }
 
@@ -246,7 +250,7 @@ func dupNonblock(f *os.File) (int, error) {
 		err = unix.SetNonblock(fd, true)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("duplicate terminal: %w", err)
+		return -1, fmt.Errorf("duplicate descriptor: %w", err)
 	}
 	return fd, nil
 }

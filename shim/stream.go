@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,10 +32,16 @@ type stream struct {
 	// have a goroutine for as long as they take.
 	blocking bool
 
+	// console is the terminal whose master src or dst is, for as long as it is
+	// the container's: a second descriptor of it would keep it from hanging up.
+	console syscall.RawConn
+	output  bool // src is the console, else dst
+
 	mu      sync.Mutex
 	src     int    // guarded by mu: -1 when closed
 	dst     int    // guarded by mu: -1 when closed; what comes is thrown away then
 	keep    []int  // guarded by mu: closed with dst
+	full    int    // guarded by mu: a full console's own descriptor in the poller, or -1
 	pending []byte // guarded by mu: read, and not written yet
 	// finish says that the source's writer has ended: left more bytes are
 	// wanted, what others add later is not. Guarded by mu.
@@ -48,11 +55,45 @@ type stream struct {
 // newStream takes over src, dst and keep, all non-blocking unless dst is a
 // file. dst -1 throws everything away.
 func newStream(p *poller, src, dst int, keep ...int) *stream {
-	s := &stream{poll: p, src: src, dst: dst, keep: keep, done: make(chan struct{})}
+	s := &stream{poll: p, src: src, dst: dst, keep: keep, full: -1, done: make(chan struct{})}
 	s.splice = isPipe(src) && isPipe(dst)
 	s.blocking = dst >= 0 && isRegular(dst)
 	s.key = p.add(s.wake)
 	return s
+}
+
+// newConsoleOutput copies from a terminal, whose master fd is, to dst.
+func newConsoleOutput(p *poller, console syscall.RawConn, fd, dst int, keep ...int) *stream {
+	s := newStream(p, fd, dst, keep...)
+	s.console, s.output = console, true
+	return s
+}
+
+// newConsoleInput copies from src to a terminal, whose master fd is.
+func newConsoleInput(p *poller, console syscall.RawConn, src, fd int) *stream {
+	s := newStream(p, src, fd)
+	s.console = console
+	return s
+}
+
+// locked calls f with mu held. A console is the container's, which may close it
+// at any time: its descriptor stays what it is while f runs.
+func (s *stream) locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.console == nil || s.closed {
+		f()
+		return
+	}
+	if s.console.Control(func(uintptr) { f() }) == nil {
+		return
+	}
+	if s.output { // closed, and so no longer ours to touch
+		s.src = -1
+	} else {
+		s.dst = -1
+	}
+	s.closeAll()
 }
 
 func isPipe(fd int) bool {
@@ -66,11 +107,7 @@ func isRegular(fd int) bool {
 }
 
 // start begins to copy.
-func (s *stream) start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.armSource()
-}
+func (s *stream) start() { s.locked(s.armSource) }
 
 func (s *stream) wake() {
 	if s.blocking {
@@ -81,11 +118,7 @@ func (s *stream) wake() {
 }
 
 // pump moves what it can and asks to be called again for the rest.
-func (s *stream) pump() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pumpLocked()
-}
+func (s *stream) pump() { s.locked(s.pumpLocked) }
 
 func (s *stream) pumpLocked() {
 	if s.closed {
@@ -109,7 +142,7 @@ func (s *stream) pumpLocked() {
 		}
 		s.armSource()
 	case errors.Is(err, errSinkFull):
-		if s.poll.arm(s.key, s.dst, unix.EPOLLOUT) != nil {
+		if s.armSink() != nil {
 			s.closeAll()
 		}
 	case errors.Is(err, errSinkGone):
@@ -260,6 +293,22 @@ func (s *stream) armSource() {
 	}
 }
 
+// armSink waits for room. In the poller a console is the source of the output
+// already, so its input gets a descriptor of its own, but only if it ever fills up.
+func (s *stream) armSink() error {
+	if s.console == nil || s.output {
+		return s.poll.arm(s.key, s.dst, unix.EPOLLOUT)
+	}
+	if s.full < 0 {
+		fd, err := unix.FcntlInt(uintptr(s.dst), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		s.full = fd
+	}
+	return s.poll.arm(s.key, s.full, unix.EPOLLOUT)
+}
+
 // closeSink is called with mu held, and leaves the source open.
 func (s *stream) closeSink() {
 	if s.dst < 0 {
@@ -269,9 +318,10 @@ func (s *stream) closeSink() {
 	for _, fd := range s.keep {
 		unix.Close(fd)
 	}
-	if named {
+	switch {
+	case named:
 		closeFIFO(s.dst)
-	} else {
+	case s.console == nil || s.output:
 		unix.Close(s.dst)
 	}
 	s.dst = -1
@@ -294,8 +344,16 @@ func (s *stream) closeAll() {
 	s.closed = true
 	s.closeSink()
 	s.closeDone()
-	unix.Close(s.src)
+	if s.console != nil && s.output {
+		s.poll.disarm(s.src)
+	} else {
+		unix.Close(s.src)
+	}
 	s.src = -1
+	if s.full >= 0 {
+		unix.Close(s.full)
+		s.full = -1
+	}
 	s.poll.remove(s.key)
 }
 
@@ -304,12 +362,12 @@ func (s *stream) closeAll() {
 // longer than the timeout. A child of the process that still holds the source
 // keeps it: what it writes from now on is read and thrown away.
 func (s *stream) drain(timeout time.Duration) {
-	s.mu.Lock()
-	if !s.finish && !s.closed {
-		s.finish, s.left = true, s.buffered()
-		s.pumpLocked()
-	}
-	s.mu.Unlock()
+	s.locked(func() {
+		if !s.finish && !s.closed {
+			s.finish, s.left = true, s.buffered()
+			s.pumpLocked()
+		}
+	})
 	select {
 	case <-s.done:
 		return
@@ -320,12 +378,12 @@ func (s *stream) drain(timeout time.Duration) {
 	select {
 	case <-s.done:
 	case <-t.C:
-		s.mu.Lock()
-		if !s.closed {
-			s.closeSink()
-			s.armSource()
-		}
-		s.mu.Unlock()
+		s.locked(func() {
+			if !s.closed {
+				s.closeSink()
+				s.armSource()
+			}
+		})
 	}
 }
 
@@ -344,8 +402,4 @@ func (s *stream) buffered() int {
 }
 
 // close ends the stream now. What was not delivered is lost.
-func (s *stream) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closeAll()
-}
+func (s *stream) close() { s.locked(s.closeAll) }

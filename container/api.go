@@ -31,9 +31,12 @@ type RootfsMount struct {
 // Stdio is what a process gets as descriptors 0, 1 and 2. A nil file is
 // /dev/null. The files are borrowed: the caller closes them after the call.
 // A process with a terminal gets the replica side of a new pty instead, and
-// the fields are ignored.
+// the three are ignored.
 type Stdio struct {
 	Stdin, Stdout, Stderr *os.File
+	// Extra are given on as descriptors 3 and up. They have these numbers in this
+	// process already: nothing of its own may be there.
+	Extra []int
 }
 
 // CreateOptions says what to create.

@@ -19,7 +19,7 @@ const specMax = 16 << 20
 // loadSpec reads config.json from the bundle, whose directory must be root's
 // and nobody else's to write.
 func loadSpec(bundle *pathsafe.Dir) (*specs.Spec, error) {
-	data, err := bundle.ReadFile(pathsafe.MustName("config.json"), specMax)
+	data, err := bundle.ReadFile(specName, specMax)
 	if err != nil {
 		return nil, fmt.Errorf("read config.json: %w", err)
 	}

@@ -320,7 +320,7 @@ func (c *Container) endUnstarted(ctx context.Context) error {
 func (c *Container) forget() error {
 	names := []pathsafe.Name{recordName}
 	if c.opts.Detached {
-		names = append(names, goName, statusName)
+		names = append(names, goName, statusName, specName)
 	}
 	for _, n := range names {
 		if err := c.state.Unlink(n); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -48,8 +48,8 @@ func Create(ctx context.Context, o CreateOptions) (_ *Container, err error) {
 	if c.spec, err = loadSpec(bundle); err != nil {
 		return nil, err
 	}
-	if c.spec.Process.Terminal != o.Terminal {
-		return nil, invalid("process.terminal", "is %v, the request says %v", c.spec.Process.Terminal, o.Terminal)
+	if p := c.firstProcess(); p.Terminal != o.Terminal {
+		return nil, invalid("process.terminal", "is %v, the request says %v", p.Terminal, o.Terminal)
 	}
 	if err := c.openState(); err != nil {
 		return nil, err
@@ -57,17 +57,28 @@ func Create(ctx context.Context, o CreateOptions) (_ *Container, err error) {
 	if err := c.compileSeccomp(); err != nil {
 		return nil, err
 	}
-	if c.init.spec, err = c.process(c.spec.Process); err != nil {
+	if c.init.spec, err = c.process(c.firstProcess()); err != nil {
 		return nil, err
 	}
-	c.init.consoleSize(c.spec.Process)
+	c.init.consoleSize(c.firstProcess())
 	if err := c.makeGroup(ctx, h); err != nil {
+		return nil, err
+	}
+	if err := c.saveSpec(); err != nil {
 		return nil, err
 	}
 	if err := c.build(ctx, h); err != nil {
 		return nil, err
 	}
 	return c, c.watchOOM()
+}
+
+// firstProcess is the spec's process, or a placeholder that is never executed.
+func (c *Container) firstProcess() *specs.Process {
+	if c.spec.Process != nil {
+		return c.spec.Process
+	}
+	return &specs.Process{Cwd: "/", Args: []string{"no process"}}
 }
 
 // openState opens the directory of the record and makes sure that the ID is
@@ -145,6 +156,7 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 	defer rfs.Close()
 	p := c.init
 	ep := *p.spec
+	ep.Extra = c.opts.Stdio.Extra
 	setHome(&ep, rfs.Dir())
 	if pty := rfs.PTY(); pty != nil {
 		defer unix.Close(pty.Replica)
@@ -199,7 +211,6 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 	p.mu.Lock()
 	p.child = child
 	p.mu.Unlock()
-	c.devpts = rfs.TakeDevpts()
 	return c.ready(h, child)
 }
 
@@ -238,7 +249,7 @@ func (c *Container) rootfsConfig(h *hostState, ns joined) rootfs.Config {
 	cfg := rootfs.Config{
 		Bundle: c.opts.Bundle, Path: rootPath(c.spec, c.opts.Bundle), Readonly: c.spec.Root.Readonly,
 		Mounts: c.spec.Mounts, Devices: l.Devices, Masked: l.MaskedPaths, ReadonlyPaths: l.ReadonlyPaths,
-		Propagation: l.RootfsPropagation, Cwd: c.spec.Process.Cwd, Terminal: c.opts.Terminal,
+		Propagation: l.RootfsPropagation, Cwd: c.firstProcess().Cwd, Terminal: c.opts.Terminal,
 		PIDNamespace: ns.fd(unix.CLONE_NEWPID), IDs: c.ids(), UserNS: ns.fd(unix.CLONE_NEWUSER), NewUserNS: newUserNS,
 		HostNetwork: !private(c.spec, specs.NetworkNamespace) && private(c.spec, specs.UserNamespace),
 		Cgroup: rootfs.Cgroup{
@@ -260,13 +271,18 @@ func (c *Container) ready(h *hostState, child *exec.Child) error {
 		c.root, err = h.proc.Root(c.initFD, child.PID)
 	}
 	if err == nil {
+		c.devpts, err = rootfs.OpenDevpts(c.root.FD())
+	}
+	if err == nil {
 		c.rec.StartTime, err = startTime(h.proc, c.initFD, child.PID)
 	}
 	if err != nil {
 		return fmt.Errorf("look into the new container: %w", err)
 	}
-	if c.init.path, err = c.lookup(c.init.spec); err != nil {
-		return err
+	if c.spec.Process != nil {
+		if c.init.path, err = c.lookup(c.init.spec); err != nil {
+			return err
+		}
 	}
 	c.rec.PID, c.rec.Path = child.PID, c.init.path
 	return c.rec.save(c.state)

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/cgroups"
+	"github.com/ibex-run/ibex/container/rootfs"
 	"github.com/ibex-run/ibex/exec"
 	"github.com/ibex-run/ibex/internal/seccomp"
 	"github.com/ibex-run/ibex/pathsafe"
@@ -22,7 +24,25 @@ import (
 var (
 	goName     = pathsafe.MustName("go")
 	statusName = pathsafe.MustName("status")
+	specName   = pathsafe.MustName("config.json")
 )
+
+// saveSpec keeps the configuration of a detached container: "Any updates to
+// config.json after this step MUST NOT affect the container" - runtime-spec,
+// runtime.md, Lifecycle.
+func (c *Container) saveSpec() error {
+	if !c.opts.Detached {
+		return nil
+	}
+	data, err := json.Marshal(c.spec)
+	if err != nil {
+		return err
+	}
+	if err := c.state.WriteFileAtomic(specName, data, 0o600); err != nil {
+		return fmt.Errorf("save the container's configuration: %w", err)
+	}
+	return nil
+}
 
 // makeFIFOs makes the two FIFOs in the state directory and opens them for the
 // first process, for reading and writing, so that neither open waits and no end
@@ -76,18 +96,13 @@ func Open(stateDir string) (_ *Container, err error) {
 	}
 	c.rec = *rec
 	c.opts = CreateOptions{ID: rec.ID, Bundle: rec.Bundle, StateDir: stateDir, Detached: true}
-	bundle, err := pathsafe.OpenState(rec.Bundle)
-	if err != nil {
-		return nil, err
-	}
-	defer bundle.Close()
-	if c.spec, err = loadSpec(bundle); err != nil {
+	if c.spec, err = loadSpec(state); err != nil {
 		return nil, err
 	}
 	if c.seccomp, err = seccomp.Compile(c.spec.Linux.Seccomp); err != nil {
 		return nil, err
 	}
-	if c.init.spec, err = c.process(c.spec.Process); err != nil {
+	if c.init.spec, err = c.process(c.firstProcess()); err != nil {
 		return nil, err
 	}
 	return c, c.adopt(h)
@@ -125,7 +140,10 @@ func (c *Container) adopt(h *hostState) error {
 		c.init.status = Running
 	}
 	c.paused.Store(c.rec.Paused)
-	c.root, err = h.proc.Root(fd, c.rec.PID)
+	if c.root, err = h.proc.Root(fd, c.rec.PID); err != nil {
+		return err
+	}
+	c.devpts, err = rootfs.OpenDevpts(c.root.FD())
 	return err
 }
 
@@ -218,5 +236,5 @@ func WantsTerminal(bundle string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return spec.Process.Terminal, nil
+	return spec.Process != nil && spec.Process.Terminal, nil
 }

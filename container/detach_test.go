@@ -107,3 +107,40 @@ func TestADetachedContainerSaysWhyItsProgramDoesNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestAChangedConfigurationHasNoEffectOnACreatedContainer(t *testing.T) {
+	b := newBundle(t, "true")
+	b.spec.Annotations = map[string]string{"a": "first"}
+	if _, err := b.detached(); err != nil {
+		t.Fatal(err)
+	}
+	b.spec.Annotations["a"] = "second"
+	b.config()
+	c := b.open()
+	if got := c.Spec().Annotations["a"]; got != "first" {
+		t.Errorf("the annotation is %q", got)
+	}
+	if err := c.Kill(context.Background(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.open().Delete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAContainerWithoutAProcessIsCreatedAndNotStarted(t *testing.T) {
+	b := newBundle(t)
+	b.spec.Process = nil
+	made, err := b.detached()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.open()
+	if err := c.Init().Start(context.Background(), container.Stdio{}); !errors.Is(err, container.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+	<-made.Init().Done()
+	if err := b.open().Delete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}

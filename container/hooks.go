@@ -77,11 +77,11 @@ func pauses(s *specs.Spec) bool {
 // still there. Those of the runtime's namespaces come first.
 func (c *Container) atPivot(ctx context.Context, child *exec.Child) error {
 	for _, name := range []string{"prestart", "createRuntime"} {
-		if err := c.runHooks(ctx, name, specs.StateCreating, child.PID, hostPlace); err != nil {
+		if err := c.runHooks(ctx, name, specs.StateCreated, child.PID, hostPlace); err != nil {
 			return err
 		}
 	}
-	return c.runHooks(ctx, "createContainer", specs.StateCreating, c.pidInside(child.PID), func() (*exec.Place, func(), error) {
+	return c.runHooks(ctx, "createContainer", specs.StateCreated, c.pidInside(child.PID), func() (*exec.Place, func(), error) {
 		return c.insidePlace(child)
 	})
 }

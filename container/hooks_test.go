@@ -57,9 +57,9 @@ func TestHooksRunInTheirNamespacesInOrder(t *testing.T) {
 			log, _ := os.ReadFile(filepath.Join(b.dir, "log"))
 			rest := string(log)
 			for _, want := range []struct{ name, ns, status string }{
-				{"prestart", own, "creating"},
-				{"createRuntime", own, "creating"},
-				{"createContainer", theirs, "creating"},
+				{"prestart", own, "created"},
+				{"createRuntime", own, "created"},
+				{"createContainer", theirs, "created"},
 				{"poststart", own, "running"},
 				{"poststop", own, "stopped"},
 			} {

@@ -95,6 +95,9 @@ func (p *Process) release(ctx context.Context) error {
 
 func (p *Process) startInit(ctx context.Context) error {
 	c := p.c
+	if c.spec.Process == nil {
+		return p.stopFor(invalid("process", "missing: there is nothing to start"))
+	}
 	err := c.runHooks(ctx, "startContainer", specs.StateCreated, c.pidInside(p.PID()), func() (*exec.Place, func(), error) {
 		return c.insidePlace(p.child)
 	})

@@ -12,6 +12,7 @@ import (
 // stdio gives ep its descriptors: a terminal's, or the files of io, which get
 // ep's user as owner so that it can open them again (/dev/stdout).
 func (p *Process) stdio(ep *exec.Process, io Stdio) (*rootfs.PTY, error) {
+	ep.Extra = io.Extra
 	if ep.Terminal {
 		pty, err := p.c.newPTY()
 		if err != nil {

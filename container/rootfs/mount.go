@@ -25,6 +25,7 @@ type mount struct {
 	params []param
 	opts   mountOptions
 	below  []submount // v1 cgroup hierarchies below the tmpfs
+	parked bool       // a copy goes to the container, see park
 	seal   bool       // set the tmpfs read-only once it is filled
 }
 
@@ -237,6 +238,9 @@ func (s *steps) mount(m *mount) {
 	target := s.target(m.dest, m.dir, m.resolve())
 	if m.fd >= 0 {
 		fd := plan.Num(m.fd, "mount:"+m.dest)
+		if m.parked {
+			fd = s.copyOf(m, fd)
+		}
 		s.attach(fd, target, m.dest, m.resolve())
 		for _, sub := range m.below {
 			t := s.b.Openat2(fd, sub.name, pathHow(unix.O_DIRECTORY, strict))

@@ -21,11 +21,12 @@ func (s *steps) isolate() {
 
 // attachRoot puts the root in its place, where hooks expect to find it.
 func (s *steps) attachRoot() {
+	place := s.place()
+	s.park(place)
 	if s.r.root < 0 {
 		s.mountLayers()
 		return
 	}
-	place := s.place()
 	s.root = plan.Num(s.r.root, "rootfs")
 	s.move(s.root, place)
 	for i := range s.r.layers {

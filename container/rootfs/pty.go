@@ -11,6 +11,7 @@ import (
 type PTY struct {
 	Master  *os.File
 	Replica int
+	Number  int // its name in the instance
 }
 
 // OpenPTY allocates a terminal in the given devpts instance, one that we
@@ -49,5 +50,32 @@ func OpenPTY(devpts int) (*PTY, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("ioctl TIOCGPTPEER", errno)
 	}
-	return &PTY{Master: os.NewFile(uintptr(fd), "ptmx"), Replica: int(peer)}, nil
+	n, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
+	if err != nil {
+		unix.Close(fd)
+		unix.Close(int(peer))
+		return nil, os.NewSyscallError("ioctl TIOCGPTN", err)
+	}
+	return &PTY{Master: os.NewFile(uintptr(fd), "ptmx"), Replica: int(peer), Number: int(n)}, nil
+}
+
+// OpenDevpts opens the devpts instance at /dev/pts below root, the root of a
+// container; -1 if there is none. Whoever mounts another one there gets terminals
+// from that: it is the container's own either way.
+func OpenDevpts(root int) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_BENEATH}
+	fd, err := unix.Openat2(root, "dev/pts", &how)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		return -1, nil
+	default:
+		return -1, &os.PathError{Op: "openat2", Path: "/dev/pts", Err: err}
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.DEVPTS_SUPER_MAGIC {
+		unix.Close(fd)
+		return -1, nil
+	}
+	return fd, nil
 }

@@ -145,20 +145,6 @@ func (r *Rootfs) Inside() bool { return r.inside }
 // PTY is the terminal, nil without one. The caller owns it.
 func (r *Rootfs) PTY() *PTY { return r.pty }
 
-// TakeDevpts hands over the container's devpts instance, for later terminals;
-// -1 if it has none. The caller owns it.
-func (r *Rootfs) TakeDevpts() int {
-	fd := r.devpts
-	if fd < 0 {
-		return -1
-	}
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 // Close releases the descriptors. The container keeps its mounts.
 func (r *Rootfs) Close() {
 	for _, fd := range r.owned {
@@ -188,6 +174,7 @@ func (r *Rootfs) Steps(b *plan.Builder, mounted func()) {
 		b.About(fmt.Sprintf("mounts[%d] (%s)", i, r.mounts[i].dest))
 		s.mount(&r.mounts[i])
 	}
+	s.reopenTerminal()
 	b.About("linux.devices")
 	if !r.hasDev {
 		s.devicesInRoot()

@@ -16,6 +16,9 @@ type steps struct {
 	root plan.FD
 
 	null, empty plan.FD // sources of masks, see mask.go
+	parking     plan.FD // see order.go
+	devpts      plan.FD // a copy of the instance with the terminal
+	copied      bool    // devpts is set
 }
 
 // How a path inside the root is resolved. Strict is for the places where the

@@ -27,7 +27,8 @@ func (b *bundle) overlay(options ...string) (upper string) {
 		b.t.Fatal(err)
 	}
 	b.layers = []container.RootfsMount{{Type: "overlay", Source: "overlay", Options: append([]string{
-		"index=off", "workdir=" + work, "upperdir=" + upper, "lowerdir=" + filepath.Join(b.dir, "rootfs") + ":" + below}, options...)}}
+		"index=off", "workdir=" + work, "upperdir=" + upper, "lowerdir=" + filepath.Join(b.dir, "rootfs") + ":" + below,
+	}, options...)}}
 	return upper
 }
 

@@ -21,11 +21,16 @@ func TestTheSpecIsSeenFromInside(t *testing.T) {
 		script string
 		want   []string
 	}{
-		{"read-only root", func(b *bundle) { b.spec.Root.Readonly = true },
-			"touch /x; touch /run/y && echo run", []string{"touch: /x: Read-only file system", "run"}},
-		{"masked and read-only paths", func(*bundle) {},
+		{
+			"read-only root", func(b *bundle) { b.spec.Root.Readonly = true },
+			"touch /x; touch /run/y && echo run",
+			[]string{"touch: /x: Read-only file system", "run"},
+		},
+		{
+			"masked and read-only paths", func(*bundle) {},
 			"cat /proc/keys | wc -c; ls /sys/firmware | wc -l; echo 1 > /proc/sys/kernel/domainname; stat -c %t:%T /proc/timer_list",
-			[]string{"0", "0", "Read-only file system", "1:3"}},
+			[]string{"0", "0", "Read-only file system", "1:3"},
+		},
 		{"user, groups, umask", func(b *bundle) {
 			b.spec.Process.User = specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{5, 6}, Umask: &umask}
 		}, "id; umask; echo x > /dev/stdout", []string{"uid=1000 gid=1001 groups=5,6", "0027", "x"}},
@@ -40,13 +45,15 @@ func TestTheSpecIsSeenFromInside(t *testing.T) {
 				{Path: "/fifo", Type: "p"},
 			}
 		}, "stat -c '%F %a %u %t:%T' /dev/net/tun /fifo", []string{"character special file 640 7 a:c8", "fifo 666 0 0:0"}},
-		{"bind mounts", func(b *bundle) {
-			b.write("../host.txt", "from the host")
-			b.spec.Mounts = append(b.spec.Mounts,
-				specs.Mount{Destination: "/etc/made.txt", Type: "bind", Source: filepath.Join(b.dir, "host.txt"), Options: []string{"rbind", "ro"}},
-				specs.Mount{Destination: "/new/dir", Type: "bind", Source: "/usr", Options: []string{"rbind", "rro", "nosuid"}})
-		}, "cat /etc/made.txt; touch /etc/made.txt; ls -d /new/dir/bin; grep ' /new/dir ' /proc/mounts",
-			[]string{"from the host", "Read-only file system", "/new/dir/bin", "ro,nosuid"}},
+		{
+			"bind mounts", func(b *bundle) {
+				b.write("../host.txt", "from the host")
+				b.spec.Mounts = append(b.spec.Mounts,
+					specs.Mount{Destination: "/etc/made.txt", Type: "bind", Source: filepath.Join(b.dir, "host.txt"), Options: []string{"rbind", "ro"}},
+					specs.Mount{Destination: "/new/dir", Type: "bind", Source: "/usr", Options: []string{"rbind", "rro", "nosuid"}})
+			}, "cat /etc/made.txt; touch /etc/made.txt; ls -d /new/dir/bin; grep ' /new/dir ' /proc/mounts",
+			[]string{"from the host", "Read-only file system", "/new/dir/bin", "ro,nosuid"},
+		},
 		{"sysctl", func(b *bundle) {
 			b.spec.Linux.Sysctl = map[string]string{"net.ipv4.ip_forward": "1", "kernel.shmmni": "1234"}
 		}, "cat /proc/sys/net/ipv4/ip_forward /proc/sys/kernel/shmmni", []string{"1", "1234"}},
@@ -60,12 +67,17 @@ func TestTheSpecIsSeenFromInside(t *testing.T) {
 			b.spec.Process.Scheduler = &specs.Scheduler{Policy: specs.SchedBatch, Nice: 5}
 			b.spec.Process.IOPriority = &specs.LinuxIOPriority{Class: specs.IOPRIO_CLASS_IDLE}
 		}, "ionice; cut -d' ' -f19,41 /proc/self/stat", []string{"idle", "5 3"}},
-		{"personality", func(b *bundle) { b.spec.Linux.Personality = &specs.LinuxPersonality{Domain: specs.PerLinux32} },
-			"uname -m; cat /proc/self/personality", []string{"i686", "00000008"}},
+		{
+			"personality", func(b *bundle) { b.spec.Linux.Personality = &specs.LinuxPersonality{Domain: specs.PerLinux32} },
+			"uname -m; cat /proc/self/personality",
+			[]string{"i686", "00000008"},
+		},
 		{"cgroup namespace", func(*bundle) {}, "cat /proc/self/cgroup", ownCgroup()},
 		{"seccomp", func(b *bundle) {
-			b.spec.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: specs.ActAllow,
-				Syscalls: []specs.LinuxSyscall{{Names: []string{"sethostname"}, Action: specs.ActErrno}}}
+			b.spec.Linux.Seccomp = &specs.LinuxSeccomp{
+				DefaultAction: specs.ActAllow,
+				Syscalls:      []specs.LinuxSyscall{{Names: []string{"sethostname"}, Action: specs.ActErrno}},
+			}
 			b.spec.Process.Capabilities.Effective = append(b.spec.Process.Capabilities.Effective, "CAP_SYS_ADMIN")
 			b.spec.Process.Capabilities.Permitted = append(b.spec.Process.Capabilities.Permitted, "CAP_SYS_ADMIN")
 		}, "hostname x; cat /proc/self/status | grep Seccomp:", []string{"Operation not permitted", "Seccomp:\t2"}},

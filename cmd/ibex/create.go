@@ -96,12 +96,12 @@ func (f *createFlags) create(ctx context.Context, o *options, id string, detache
 		OnWarning: func(err error) { fmt.Fprintln(os.Stderr, "ibex: warning:", err) },
 	})
 	if err != nil {
-		os.Remove(dir)
+		os.Remove(dir) //nolint:errcheck // the error that counts is that of Create
 		return nil, err
 	}
 	if err := f.handOver(c); err != nil {
-		c.Delete(ctx)
-		os.Remove(dir)
+		c.Delete(ctx)  //nolint:errcheck // the error that counts is that of handing over
+		os.Remove(dir) //nolint:errcheck // as above
 		return nil, err
 	}
 	return c, nil
@@ -150,10 +150,10 @@ func (f *createFlags) run(ctx context.Context, o *options, id string) error {
 	}
 	dir, _ := o.dir(id)
 	remove := func() {
-		c.Kill(ctx, unix.SIGKILL)
+		c.Kill(ctx, unix.SIGKILL) //nolint:errcheck // it may have ended
 		<-c.Init().Done()
-		c.Delete(ctx)
-		os.Remove(dir)
+		c.Delete(ctx)  //nolint:errcheck // `ibex delete` can be called again, and tells
+		os.Remove(dir) //nolint:errcheck // as above
 	}
 	var restore func()
 	if m := c.Init().Console(); m != nil && f.console == "" {
@@ -196,7 +196,7 @@ func forward(p *container.Process) {
 			switch sig {
 			case unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGWINCH:
 			default:
-				p.Kill(sig)
+				p.Kill(sig) //nolint:errcheck // it may have ended
 			}
 		}
 	}()
@@ -213,11 +213,11 @@ func attach(p *container.Process, master *os.File) (restore func(), err error) {
 		if err := unix.IoctlSetTermios(0, unix.TCSETS, &raw); err != nil {
 			return nil, err
 		}
-		restore = func() { unix.IoctlSetTermios(0, unix.TCSETS, st) }
+		restore = func() { unix.IoctlSetTermios(0, unix.TCSETS, st) } //nolint:errcheck // a terminal that went away needs no restoring
 	}
 	resize := func() {
 		if w, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ); err == nil {
-			p.Resize(container.WinSize{Rows: w.Row, Cols: w.Col})
+			p.Resize(container.WinSize{Rows: w.Row, Cols: w.Col}) //nolint:errcheck // it may have ended
 		}
 	}
 	resize()
@@ -229,7 +229,7 @@ func attach(p *container.Process, master *os.File) (restore func(), err error) {
 		}
 	}()
 	done := make(chan struct{})
-	go func() { io.Copy(master, os.Stdin) }()
-	go func() { io.Copy(os.Stdout, master); close(done) }()
+	go func() { io.Copy(master, os.Stdin) }()               //nolint:errcheck // ends with the terminal
+	go func() { io.Copy(os.Stdout, master); close(done) }() //nolint:errcheck // EIO is how a terminal ends
 	return func() { <-done; restore() }, nil
 }

@@ -90,7 +90,8 @@ func TestAllowedCallsDoNotTouchArguments(t *testing.T) {
 func TestDisassembleNamesWhatItKnows(t *testing.T) {
 	p := &specs.LinuxSeccomp{DefaultAction: specs.ActAllow, Syscalls: []specs.LinuxSyscall{
 		rule("mount", 13), rule("clone", 1, arg(0, specs.OpMaskedEqual, 0x10000000, 0x10000000)),
-		{Names: []string{"ptrace"}, Action: specs.ActKillProcess}, rule("ioctl", 38, arg(1, specs.OpGreaterThan, 0x5412)),
+		{Names: []string{"ptrace"}, Action: specs.ActKillProcess},
+		rule("ioctl", 38, arg(1, specs.OpGreaterThan, 0x5412)),
 	}}
 	f, err := seccomp.CompileFor(specs.ArchX86_64, p)
 	if err != nil {

@@ -126,7 +126,8 @@ func filterFlags(list []specs.LinuxSeccompFlag, listener bool) (uint, error) {
 		k := slices.IndexFunc(flags[:], func(f struct {
 			name specs.LinuxSeccompFlag
 			bit  uint
-		}) bool {
+		},
+		) bool {
 			return f.name == name
 		})
 		if k < 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/ibex-run/ibex/cgroups"
+	"github.com/ibex-run/ibex/cgroups/systemd"
 )
 
 // exitTimeout bounds the wait for execs, which the kernel or we have killed,
@@ -127,15 +128,18 @@ func (c *Container) initEnded(init *Process) {
 	c.report(init)
 }
 
-// finish takes the last readings and completes the record, while the cgroup is
-// sure to be there.
+// finish completes the record. A scope of systemd's ends with its last process,
+// and the cgroup with it: there the last reading is taken now, as well as it
+// still can be. Elsewhere the cgroup stays until Delete.
 func (c *Container) finish(p *Process) {
-	var s cgroups.Stats
-	c.statMu.Lock()
-	if err := c.group.Stat(&s); err == nil {
-		c.final = &s
+	if _, ok := c.group.(*systemd.Group); ok {
+		var s cgroups.Stats
+		c.statMu.Lock()
+		if err := c.group.Stat(&s); err == nil {
+			c.final = &s
+		}
+		c.statMu.Unlock()
 	}
-	c.statMu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rec.Exit = &exitState{Code: p.exit.Code, At: p.exit.At}

@@ -93,7 +93,6 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	}
 	stdio(b, p)
 	keepOnly(b, p.first(), s.descriptors(sock))
-	b.RtSigprocmaskClear()
 	for _, sig := range ignoredSignals() {
 		b.RtSigactionDefault(sig)
 	}

@@ -9,17 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The three hooks around a fork. The runtime promises to keep them for
-// packages outside the standard library (runtime/proc.go, go.dev/issue/67401).
+// The hooks around a fork. The runtime promises to keep them for packages
+// outside the standard library (runtime/proc.go, go.dev/issue/67401). The third
+// of the kind, for the child, is not needed: it takes the runtime's signal
+// handlers away, one call each, and CLONE_CLEAR_SIGHAND does that at once.
 
 //go:linkname runtimeBeforeFork syscall.runtime_BeforeFork
 func runtimeBeforeFork()
 
 //go:linkname runtimeAfterFork syscall.runtime_AfterFork
 func runtimeAfterFork()
-
-//go:linkname runtimeAfterForkInChild syscall.runtime_AfterForkInChild
-func runtimeAfterForkInChild()
 
 // ForkOptions says how the child of Fork is born.
 type ForkOptions struct {
@@ -60,7 +59,8 @@ func (p *Plan) Fork(o ForkOptions) (pid, pidfd int, err error) {
 	if bad := o.Flags &^ forkFlags; bad != 0 {
 		return 0, -1, fmt.Errorf("fork: Flags: %#x is not a namespace flag: %w", bad, unix.EINVAL)
 	}
-	args := cloneArgs{flags: o.Flags | unix.CLONE_PIDFD, exitSignal: uint64(unix.SIGCHLD)}
+	// CLONE_CLEAR_SIGHAND: Linux 5.5, commit b612e5df4587. Ignored signals stay so.
+	args := cloneArgs{flags: o.Flags | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)}
 	if o.CgroupFD >= 0 {
 		args.flags |= unix.CLONE_INTO_CGROUP
 		args.cgroup = uint64(o.CgroupFD)
@@ -85,6 +85,7 @@ func (p *Plan) Fork(o ForkOptions) (pid, pidfd int, err error) {
 //go:nocheckptr
 func (p *Plan) fork(args *cloneArgs, sock int) (pid, pidfd int, errno syscall.Errno) {
 	var fd int32
+	var noSignals uint64
 	steps, n := unsafe.Pointer(unsafe.SliceData(p.steps)), uintptr(len(p.steps))
 	arena := unsafe.Pointer(unsafe.SliceData(p.arena))
 
@@ -93,7 +94,8 @@ func (p *Plan) fork(args *cloneArgs, sock int) (pid, pidfd int, errno syscall.Er
 	args.pidfd = uint64(uintptr(unsafe.Pointer(&fd)))
 	r, _, errno := syscall.RawSyscall6(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0, 0, 0, 0)
 	if errno == 0 && r == 0 {
-		runtimeAfterForkInChild()
+		// The hook before the fork blocked every signal.
+		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&noSignals)), 0, 8, 0, 0)
 		runInChild(steps, n, arena, sock)
 	}
 	runtimeAfterFork()

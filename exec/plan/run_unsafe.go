@@ -12,7 +12,7 @@ import (
 // with code 127. It does not return.
 //
 // Preconditions:
-//   - the caller is a forked child, after runtimeAfterForkInChild;
+//   - the caller is a forked child, whose signal handlers were cleared;
 //   - steps and arena belong to a Plan that the parent keeps alive.
 //
 // It must not allocate, grow the stack, take a lock, call anything but

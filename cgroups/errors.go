@@ -21,8 +21,8 @@ var (
 	// ErrInvalid is answered for a value that no kernel would take.
 	ErrInvalid = errors.New("invalid resource")
 	// ErrSystemd is answered for a path of the form slice:prefix:name on a host
-	// that is not run by systemd.
-	ErrSystemd = errors.New("cgroupsPath names a systemd slice and systemd is not running")
+	// that is not run by systemd, or has cgroup v1.
+	ErrSystemd = errors.New("cgroupsPath names a systemd slice, and this host has no systemd with cgroup v2")
 )
 
 // FileError reports a cgroup file that could not be read or written, or that

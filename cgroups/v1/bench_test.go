@@ -44,6 +44,7 @@ func BenchmarkStat(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportAllocs()
+		defer cpuTime(b)()
 		for b.Loop() {
 			if err := g.Stat(&s); err != nil {
 				b.Fatal(err)
@@ -55,6 +56,7 @@ func BenchmarkStat(b *testing.B) {
 		fds := statFDs(b, g)
 		buf := make([]byte, 4096)
 		b.ReportAllocs()
+		defer cpuTime(b)()
 		for b.Loop() {
 			for _, fd := range fds {
 				if _, err := unix.Pread(fd, buf, 0); err != nil {
@@ -66,6 +68,7 @@ func BenchmarkStat(b *testing.B) {
 	b.Run("opencontainers", func(b *testing.B) {
 		m := peerManager(b, g)
 		b.ReportAllocs()
+		defer cpuTime(b)()
 		for b.Loop() {
 			if _, err := m.GetStats(); err != nil {
 				b.Fatal(err)
@@ -78,6 +81,7 @@ func BenchmarkStat(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportAllocs()
+		defer cpuTime(b)()
 		for b.Loop() {
 			if _, err := c.Stat(ctrcgroups.IgnoreNotExist); err != nil {
 				b.Fatal(err)

@@ -79,7 +79,7 @@ func newBox(t *testing.T, s boxSpec) *box {
 		b.id = fmt.Sprintf("c%d", boxes.Add(1))
 	}
 	// Not the test's own context: that one ends before the cleanup.
-	ctx, cancel := context.WithTimeout(b.d.Context(context.Background()), time.Minute)
+	ctx, cancel := context.WithTimeout(b.d.Context(context.Background()), time.Minute*ktest.Slow())
 	b.ctx = ctx
 	t.Cleanup(cancel)
 	img, err := b.d.Client.GetImage(ctx, ctd.ImageName)
@@ -216,7 +216,7 @@ func (b *box) wait() uint32 {
 			b.t.Errorf("exit time %v is not now", at)
 		}
 		return code
-	case <-time.After(prompt):
+	case <-time.After(prompt * ktest.Slow()):
 		b.t.Fatalf("the container does not exit; output %q", b.out)
 		return 0
 	}
@@ -226,7 +226,7 @@ func (b *box) wait() uint32 {
 func (b *box) delete() uint32 {
 	b.t.Helper()
 	b.drain(b.task.IO())
-	ctx, cancel := context.WithTimeout(b.ctx, prompt)
+	ctx, cancel := context.WithTimeout(b.ctx, prompt*ktest.Slow())
 	defer cancel()
 	st, err := b.task.Delete(ctx)
 	if err != nil {
@@ -247,7 +247,7 @@ func (b *box) drain(io cio.IO) {
 	go func() { io.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(prompt):
+	case <-time.After(prompt * ktest.Slow()):
 		b.t.Errorf("the output on %s does not end", io.Config().Stdout)
 		buf := make([]byte, 1<<20)
 		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -300,7 +300,7 @@ func (b *box) pid() int { return int(b.task.Pid()) }
 func (b *box) end() {
 	b.t.Helper()
 	if b.task != nil && !b.deleted {
-		ctx, cancel := context.WithTimeout(b.ctx, prompt)
+		ctx, cancel := context.WithTimeout(b.ctx, prompt*ktest.Slow())
 		defer cancel()
 		_, err := b.task.Delete(ctx, containerd.WithProcessKill)
 		if err != nil && !errdefs.IsNotFound(err) {
@@ -501,7 +501,7 @@ func (p *process) wait() uint32 {
 		}
 		p.code = &code
 		return code
-	case <-time.After(prompt):
+	case <-time.After(prompt * ktest.Slow()):
 		p.b.t.Fatalf("exec %s does not exit; output %q, %q", p.id, p.out, p.err)
 		return 0
 	}
@@ -512,7 +512,7 @@ func (p *process) finish() result {
 	p.b.t.Helper()
 	code := p.wait()
 	p.b.drain(p.p.IO())
-	ctx, cancel := context.WithTimeout(p.b.ctx, prompt)
+	ctx, cancel := context.WithTimeout(p.b.ctx, prompt*ktest.Slow())
 	defer cancel()
 	st, err := p.p.Delete(ctx)
 	if err != nil {

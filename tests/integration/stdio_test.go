@@ -398,7 +398,7 @@ func (l *lineReader) next(t *testing.T) string {
 			t.Fatal("end of the output")
 		}
 		return s
-	case <-time.After(prompt):
+	case <-time.After(prompt * ktest.Slow()):
 		t.Fatal("no more output")
 	}
 	return ""

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,10 +14,16 @@ import (
 // openFlags go with every descriptor of a stream.
 const openFlags = unix.O_NONBLOCK | unix.O_CLOEXEC
 
+// readerWait is how long a start waits for the client to open a FIFO for
+// reading. It does so on its own side of the start, and a process that is over
+// before has nobody to tell that its output has ended. A variable for tests,
+// which often have no client.
+var readerWait = 5 * time.Second
+
 // openSink opens where the output of a process goes. A FIFO is opened for
 // reading, too, and keep holds that end: the process gets no SIGPIPE while
 // containerd is down, and bytes wait for it in the kernel.
-func openSink(path string) (dst int, keep []int, err error) {
+func openSink(ctx context.Context, path string) (dst int, keep []int, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return -1, nil, err
@@ -28,18 +35,48 @@ func openSink(path string) (dst int, keep []int, err error) {
 		}
 		return dst, nil, nil
 	}
-	// The reading end first: without a reader O_WRONLY|O_NONBLOCK is ENXIO
-	// (fifo(7)).
-	r, err := unix.Open(path, unix.O_RDONLY|openFlags, 0)
+	// The writing end first: as long as nobody reads, and only then,
+	// O_WRONLY|O_NONBLOCK is ENXIO (fifo(7)).
+	w, err := openWriter(ctx, path)
 	if err != nil {
-		return -1, nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return -1, nil, err
 	}
-	w, err := unix.Open(path, unix.O_WRONLY|openFlags, 0)
+	r, err := unix.Open(path, unix.O_RDONLY|openFlags, 0)
+	if err == nil && w < 0 { // nobody came; our own end makes up for it
+		if w, err = unix.Open(path, unix.O_WRONLY|openFlags, 0); err != nil {
+			unix.Close(r)
+		}
+	}
 	if err != nil {
-		unix.Close(r)
+		if w >= 0 {
+			unix.Close(w)
+		}
 		return -1, nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return w, []int{r}, nil
+}
+
+// openWriter waits for a reader, which mostly is there. It gives up with -1.
+func openWriter(ctx context.Context, path string) (int, error) {
+	until := time.Now().Add(readerWait)
+	for wait := lingerFirst / 4; ; wait = min(2*wait, 20*lingerFirst) {
+		w, err := unix.Open(path, unix.O_WRONLY|openFlags, 0)
+		switch {
+		case err == nil:
+			return w, nil
+		case !errors.Is(err, unix.ENXIO):
+			return -1, &os.PathError{Op: "open", Path: path, Err: err}
+		case time.Now().After(until):
+			return -1, nil
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return -1, fmt.Errorf("wait for a reader of %s: %w", path, ctx.Err())
+		}
+	}
 }
 
 // openLogFile opens the target of a file:// URL.

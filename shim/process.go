@@ -91,7 +91,7 @@ func (p *process) startInit(ctx context.Context, cp *container.Process) error {
 }
 
 func (p *process) startExec(ctx context.Context, cp *container.Process, poll *poller, id logID) error {
-	io, err := openIO(poll, p.spec, p.owner, id)
+	io, err := openIO(ctx, poll, p.spec, p.owner, id)
 	if err != nil {
 		return err
 	}

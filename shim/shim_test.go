@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv("SHIM_TEST_DIAL"); path != "" {
 		os.Exit(dialAndAsk(path))
 	}
+	readerWait = 10 * time.Millisecond
 	os.Exit(m.Run())
 }
 

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -61,7 +62,7 @@ func (s sink) close() {
 }
 
 // openIO opens everything that spec names. Nothing is copied before started.
-func openIO(poll *poller, spec ioSpec, owner ioOwner, id logID) (_ *processIO, err error) {
+func openIO(ctx context.Context, poll *poller, spec ioSpec, owner ioOwner, id logID) (_ *processIO, err error) {
 	p := &processIO{poll: poll, spec: spec, ttyIn: -1, stdinKeep: -1, tty: sink{fd: -1}}
 	defer func() {
 		if err != nil {
@@ -80,14 +81,14 @@ func openIO(poll *poller, spec ioSpec, owner ioOwner, id logID) (_ *processIO, e
 		return p, p.openBinary(owner, id)
 	case spec.terminal:
 		if spec.stdout != "" {
-			p.tty, err = openTarget(spec.stdout)
+			p.tty, err = openTarget(ctx, spec.stdout)
 		}
 		return p, err
 	}
-	if p.child.Stdout, err = p.openOutput(spec.stdout, "stdout", owner); err != nil {
+	if p.child.Stdout, err = p.openOutput(ctx, spec.stdout, "stdout", owner); err != nil {
 		return nil, err
 	}
-	if p.child.Stderr, err = p.openOutput(spec.stderr, "stderr", owner); err != nil {
+	if p.child.Stderr, err = p.openOutput(ctx, spec.stderr, "stderr", owner); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -117,11 +118,11 @@ func (p *processIO) openInput(owner ioOwner) error {
 }
 
 // openOutput makes a pipe for the process and a stream from it to the target.
-func (p *processIO) openOutput(target, name string, owner ioOwner) (*os.File, error) {
+func (p *processIO) openOutput(ctx context.Context, target, name string, owner ioOwner) (*os.File, error) {
 	if target == "" {
 		return nil, nil
 	}
-	t, err := openTarget(target)
+	t, err := openTarget(ctx, target)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
@@ -135,10 +136,10 @@ func (p *processIO) openOutput(target, name string, owner ioOwner) (*os.File, er
 }
 
 // openTarget opens a path or URL that output goes to.
-func openTarget(target string) (sink, error) {
+func openTarget(ctx context.Context, target string) (sink, error) {
 	scheme, _, ok := strings.Cut(target, "://")
 	if !ok {
-		fd, keep, err := openSink(target)
+		fd, keep, err := openSink(ctx, target)
 		return sink{fd, keep}, err
 	}
 	u, err := url.Parse(target)
@@ -147,7 +148,7 @@ func openTarget(target string) (sink, error) {
 	}
 	switch scheme {
 	case "fifo":
-		fd, keep, err := openSink(u.Path)
+		fd, keep, err := openSink(ctx, u.Path)
 		return sink{fd, keep}, err
 	case "file":
 		fd, err := openLogFile(u.Path)

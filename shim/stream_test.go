@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -38,7 +39,7 @@ func testOutput(t *testing.T, p *poller) *output {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	target, err := openTarget(fifo)
+	target, err := openTarget(t.Context(), fifo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestInputEndsAfterCloseIOAndTheLastClient(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := openIO(poll, ioSpec{stdin: fifo}, ioOwner{}, logID{})
+	p, err := openIO(t.Context(), poll, ioSpec{stdin: fifo}, ioOwner{}, logID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +247,7 @@ func TestTerminalOutputIsWholeAfterHangup(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := openIO(poll, ioSpec{stdout: fifo, terminal: true}, ioOwner{}, logID{})
+	p, err := openIO(t.Context(), poll, ioSpec{stdout: fifo, terminal: true}, ioOwner{}, logID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func TestFileOutputIsAppendedAndSurvivesABrokenSink(t *testing.T) {
 	poll := testPoller(t)
 	path := filepath.Join(t.TempDir(), "a", "log")
 	for range 2 {
-		p, err := openIO(poll, ioSpec{stdout: "file://" + path, stderr: "file://" + path}, ioOwner{}, logID{})
+		p, err := openIO(t.Context(), poll, ioSpec{stdout: "file://" + path, stderr: "file://" + path}, ioOwner{}, logID{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +314,7 @@ func TestFileOutputIsAppendedAndSurvivesABrokenSink(t *testing.T) {
 	if err != nil || bytes.Count(got, []byte("out\n")) != 2 || bytes.Count(got, []byte("err\n")) != 2 {
 		t.Errorf("file holds %q, %v; want two lines of each", got, err)
 	}
-	full, err := openIO(poll, ioSpec{stdout: "/dev/full"}, ioOwner{}, logID{})
+	full, err := openIO(t.Context(), poll, ioSpec{stdout: "/dev/full"}, ioOwner{}, logID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +354,7 @@ func TestStreamsLeakNoDescriptors(t *testing.T) {
 	}
 	before := count()
 	for i := range 100 {
-		p, err := openIO(poll, ioSpec{
+		p, err := openIO(t.Context(), poll, ioSpec{
 			stdin: filepath.Join(dir, "in"), stdout: filepath.Join(dir, "out"), stderr: filepath.Join(dir, "err"),
 			terminal: i%3 == 0,
 		}, ioOwner{}, logID{})
@@ -374,4 +375,34 @@ func TestStreamsLeakNoDescriptors(t *testing.T) {
 		}
 	}
 	waitFor(t, "all descriptors closed", func() bool { return count() <= before })
+}
+
+func TestAStartWaitsForTheClientToOpenItsEnd(t *testing.T) {
+	old := readerWait
+	readerWait = time.Minute
+	defer func() { readerWait = old }()
+	fifo := filepath.Join(t.TempDir(), "stdout")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error, 1)
+	go func() {
+		s, err := openTarget(ctx, fifo)
+		s.close()
+		opened <- err
+	}()
+	f, err := os.OpenFile(fifo, os.O_RDONLY, 0) // blocks until the shim has opened its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := <-opened; err != nil {
+		t.Errorf("open with a client: %v", err)
+	}
+	f.Close()
+	cancel()
+	if _, err := openTarget(ctx, fifo); !errors.Is(err, context.Canceled) {
+		t.Errorf("open without a client, canceled: %v", err)
+	}
 }

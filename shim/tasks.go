@@ -145,7 +145,7 @@ func (s *service) create(ctx context.Context, r *api.CreateTaskRequest, o option
 	if err != nil {
 		return nil, err
 	}
-	io, err := openIO(poll, spec, t.owner, logID{r.ID, s.namespace})
+	io, err := openIO(ctx, poll, spec, t.owner, logID{r.ID, s.namespace})
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,12 @@ TIME    ?= 30s
 COUNT   ?= 10
 KERNEL  ?=
 BASE    ?=
+SUITE   ?= critest
+RUNTIME ?= ibex
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 VERSION_FLAGS = -X github.com/ibex-run/ibex/shim.Version=$(VERSION) \
-	-X github.com/ibex-run/ibex/shim.Revision=$(shell git rev-parse HEAD 2>/dev/null)
+	-X github.com/ibex-run/ibex/shim.Revision=$(COMMIT) -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # sudo forgets where Go is.
 export PATH := $(PATH):/usr/local/go/bin
@@ -64,6 +67,11 @@ test-integration: ## the shim in a real containerd
 test-vm: ## the tests in virtual machines with other kernels (KERNEL=name for one of tests/vm/matrix.txt)
 	@tests/run.sh prepare
 	@tests/vm/run.sh $(if $(KERNEL),RUN='$(KERNEL)')
+
+.PHONY: conformance
+conformance: ## an outside suite, against the incumbent's results (SUITE=critest, client, cri; RUNTIME=ibex, runc)
+	@tests/run.sh prepare
+	@tests/conformance/run.sh $(SUITE) $(RUNTIME)
 
 .PHONY: lint
 lint: ## go vet, golangci-lint, shell syntax

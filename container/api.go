@@ -54,6 +54,8 @@ type CreateOptions struct {
 	// Terminal must agree with process.terminal in config.json.
 	Terminal bool
 	Stdio    Stdio
+	// Env is added to process.env of the first process, and of no other.
+	Env []string
 	// Detached is for a container that outlives this process: any process may
 	// take it up (Open) and start it. StateDir is its own then.
 	Detached bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -157,6 +158,7 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 	p := c.init
 	ep := *p.spec
 	ep.Extra = c.opts.Stdio.Extra
+	ep.Env = append(slices.Clone(ep.Env), c.opts.Env...)
 	setHome(&ep, rfs.Dir())
 	if pty := rfs.PTY(); pty != nil {
 		defer unix.Close(pty.Replica)

@@ -213,6 +213,16 @@ func (r *record) pidfd(h *hostState) (int, error) {
 	return fd, nil
 }
 
+// WatchOOM calls f for each OOM kill in a container that was taken up, until
+// Close. f must not block.
+func (c *Container) WatchOOM(f func()) error {
+	if c.group == nil {
+		return fmt.Errorf("watch container %q: %w", c.opts.ID, ErrNotFound)
+	}
+	c.opts.OnOOM = f
+	return c.watchOOM()
+}
+
 // Spec is the container's configuration.
 func (c *Container) Spec() *specs.Spec { return c.spec }
 

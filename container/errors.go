@@ -3,8 +3,12 @@ package container
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/container/rootfs"
+	"github.com/ibex-run/ibex/exec"
 )
 
 // What errors of this package mean; test with errors.Is.
@@ -45,6 +49,20 @@ func (s Status) String() string {
 		return "paused"
 	}
 	return "stopped"
+}
+
+// IsCommandNotFound reports whether err says that the program of a process is not
+// there; a shell ends with 127 then.
+func IsCommandNotFound(err error) bool {
+	var l *exec.LookupError
+	return errors.As(err, &l) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR))
+}
+
+// IsCommandRefused reports whether err says that the program of a process is
+// there and cannot be executed; a shell ends with 126 then.
+func IsCommandRefused(err error) bool {
+	var l *exec.LookupError
+	return errors.As(err, &l) && !IsCommandNotFound(err)
 }
 
 // invalid makes an error about one field.

@@ -14,7 +14,8 @@ import (
 // Everything that can fail in an interesting way fails before the first fork.
 func (p *Process) startExec(ctx context.Context, io Stdio) error {
 	c := p.c
-	if s := c.init.Status(); s != Running {
+	defer p.closeBelow()
+	if s := c.init.Status(); s == Stopped || s == Paused && !p.whilePaused {
 		return &StateError{"start a process in", s}
 	}
 	path, err := c.lookup(p.spec)
@@ -75,6 +76,7 @@ func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exe
 		},
 		Notify: func() { c.exited(p) },
 	}
+	p.useBelow(s.Place)
 	child, err := exec.Run(ctx, s)
 	if !errors.Is(err, exec.ErrPIDsLimit) {
 		return child, err

@@ -20,6 +20,9 @@ type Process struct {
 	spec *exec.Process
 	path string // of the first process: looked up at Create
 
+	below       []belowDir // see SetCgroup
+	whilePaused bool       // see AllowPaused
+
 	// starting is held during Create (by the first process), Start and Delete:
 	// no exit is reported before they have returned.
 	starting sync.Mutex
@@ -70,8 +73,28 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // ExitStatus tells how the process ended; valid once Done is closed.
 func (p *Process) ExitStatus() ExitStatus { return p.exit }
 
+// Pidfd returns a pidfd of the process, which the caller owns. ErrNotFound
+// before it exists and once it was reaped.
+func (p *Process) Pidfd() (int, error) {
+	p.mu.Lock()
+	child := p.child
+	p.mu.Unlock()
+	if child == nil {
+		return -1, errEnded
+	}
+	fd, err := child.Pidfd()
+	if errors.Is(err, unix.ESRCH) {
+		return -1, errEnded
+	}
+	return fd, err
+}
+
+// AllowPaused lets an exec start in a paused container: Start then waits until
+// somebody resumes it, as long as it waits for any process.
+func (p *Process) AllowPaused() { p.whilePaused = true }
+
 // Start runs the process. Valid in Created; a StateError otherwise, and for an
-// exec also when the first process is not running or is paused. A command that
+// exec also when the first process has ended or is paused. A command that
 // cannot be executed leaves the exec as it was: it may be deleted.
 func (p *Process) Start(ctx context.Context, io Stdio) error {
 	p.starting.Lock()

@@ -5,16 +5,15 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 )
 
 func main() {
-	cmd := root()
-	if err := cmd.Execute(); err != nil {
+	o := &options{}
+	if err := root(o).Execute(); err != nil {
 		var e exitError
 		if !errors.As(err, &e) {
-			fmt.Fprintln(os.Stderr, "ibex:", err)
+			o.logger.fail(err)
 		}
 		os.Exit(exitCode(err))
 	}

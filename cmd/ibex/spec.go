@@ -8,6 +8,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/spf13/cobra"
+
+	"github.com/ibex-run/ibex/cgroups"
 )
 
 func specCmd() *cobra.Command {
@@ -16,7 +18,11 @@ func specCmd() *cobra.Command {
 		Use: "spec", Short: "Write a config.json to start from", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			name := filepath.Join(bundle, "config.json")
-			data, err := json.MarshalIndent(exampleSpec(), "", "\t")
+			s := exampleSpec()
+			if l, err := cgroups.Detect(); err == nil && l.Mode == cgroups.V2 {
+				s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.CgroupNamespace})
+			}
+			data, err := json.MarshalIndent(s, "", "\t")
 			if err != nil {
 				return err
 			}
@@ -64,7 +70,6 @@ func exampleSpec() *specs.Spec {
 				{Type: specs.IPCNamespace},
 				{Type: specs.UTSNamespace},
 				{Type: specs.MountNamespace},
-				{Type: specs.CgroupNamespace},
 			},
 			MaskedPaths: []string{
 				"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",

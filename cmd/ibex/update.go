@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,7 +31,20 @@ func updateCmd(o *options) *cobra.Command {
 	swap := fl.String("memory-swap", "", "memory and swap together")
 	pids := fl.Int64("pids-limit", 0, "limit of processes; -1 for none")
 	weight := fl.Uint16("blkio-weight", 0, "block I/O weight")
+	rtPeriod := fl.Uint64("cpu-rt-period", 0, "period of real-time scheduling, microseconds")
+	rtRuntime := fl.Int64("cpu-rt-runtime", 0, "time in that period, microseconds")
+	kernel := fl.String("kernel-memory", "", "ignored: the kernel has no such limit any more")
+	kernelTCP := fl.String("kernel-memory-tcp", "", "limit of the kernel's memory for TCP buffers (cgroup v1)")
+	l3 := fl.String("l3-cache-schema", "", "refused: Intel RDT")
+	mb := fl.String("mem-bw-schema", "", "refused: Intel RDT")
+	cmd.Example = "  ibex update --memory 512m --cpu-quota 50000 web1\n  ibex update -r - web1 < resources.json"
 	cmd.RunE = o.verb("", "", func(ctx context.Context, c *container.Container, _ []string) error {
+		if *l3 != "" || *mb != "" {
+			return errors.New("--l3-cache-schema, --mem-bw-schema: not supported")
+		}
+		if *kernel != "" {
+			o.logger.warn(errors.New("--kernel-memory: ignored, the kernel has no such limit any more"))
+		}
 		res := specs.LinuxResources{}
 		if file != "" {
 			if err := readResources(file, &res); err != nil {
@@ -49,6 +63,12 @@ func updateCmd(o *options) *cobra.Command {
 		if changed("cpu-period") {
 			cpu.Period = period
 		}
+		if changed("cpu-rt-period") {
+			cpu.RealtimePeriod = rtPeriod
+		}
+		if changed("cpu-rt-runtime") {
+			cpu.RealtimeRuntime = rtRuntime
+		}
 		if changed("cpu-burst") {
 			cpu.Burst = burst
 		}
@@ -59,7 +79,7 @@ func updateCmd(o *options) *cobra.Command {
 		for _, l := range []struct {
 			flag, text string
 			to         **int64
-		}{{"memory", *mem, &m.Limit}, {"memory-reservation", *reserve, &m.Reservation}, {"memory-swap", *swap, &m.Swap}} {
+		}{{"memory", *mem, &m.Limit}, {"memory-reservation", *reserve, &m.Reservation}, {"memory-swap", *swap, &m.Swap}, {"kernel-memory-tcp", *kernelTCP, &m.KernelTCP}} {
 			if changed(l.flag) {
 				n, err := parseSize(l.text)
 				if err != nil {

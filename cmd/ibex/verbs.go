@@ -62,17 +62,37 @@ func killCmd(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if all {
-			return c.Kill(ctx, sig)
-		}
-		err = c.Init().Kill(sig)
-		if errors.Is(err, container.ErrNotFound) {
-			return errors.New("container not running")
-		}
-		return err
+		return kill(ctx, c, sig, all)
 	})
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "to every process of the container")
 	return cmd
+}
+
+// kill signals the first process, or all. Where the PID namespace is shared, the
+// others do not end with the first one: then SIGKILL is for all.
+func kill(ctx context.Context, c *container.Container, sig unix.Signal, all bool) error {
+	stopped := c.Init().Status() == container.Stopped
+	if all || sig == unix.SIGKILL && !ownPIDs(c.Spec()) {
+		err := c.Kill(ctx, sig)
+		if stopped && errors.Is(err, container.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	if err := c.Init().Kill(sig); !errors.Is(err, container.ErrNotFound) {
+		return err
+	}
+	return errors.New("container not running")
+}
+
+// ownPIDs reports whether a container has a new PID namespace.
+func ownPIDs(s *specs.Spec) bool {
+	for _, n := range s.Linux.Namespaces {
+		if n.Type == specs.PIDNamespace {
+			return n.Path == ""
+		}
+	}
+	return false
 }
 
 // parseSignal takes a number, or a name with or without "SIG".
@@ -115,15 +135,16 @@ func (o *options) delete(ctx context.Context, id string, force bool) error {
 	}
 	c, err := o.open(id)
 	if err != nil {
-		if force && !exists(dir) {
+		// An empty directory is of a create that was cut short.
+		if e := os.Remove(dir); force && (e == nil || errors.Is(e, os.ErrNotExist)) {
 			return nil
 		}
 		return err
 	}
 	if s := c.Init().Status(); s != container.Stopped {
-		if !force && s != container.Created {
+		if !force {
 			c.Close()
-			return fmt.Errorf("cannot delete container %q that is not stopped: %s", id, s)
+			return fmt.Errorf("cannot delete container %s that is not stopped: %s", id, s)
 		}
 		c.Kill(ctx, unix.SIGKILL) //nolint:errcheck // judged by what is left below
 		c.Close()
@@ -136,11 +157,6 @@ func (o *options) delete(ctx context.Context, id string, force bool) error {
 		return err
 	}
 	return os.Remove(dir)
-}
-
-func exists(dir string) bool {
-	_, err := os.Stat(dir)
-	return err == nil
 }
 
 // stopped opens a container once it has ended.
@@ -209,11 +225,14 @@ func (o *options) list(format string, quiet bool) error {
 	if err != nil {
 		return err
 	}
+	if format != "table" && format != "json" {
+		return fmt.Errorf("--format %q: want table or json", format)
+	}
 	var all []state
 	for _, e := range entries {
 		c, err := o.open(e.Name())
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "ibex: warning:", err)
+			o.logger.warn(fmt.Errorf("container %q: %w", e.Name(), err))
 			continue
 		}
 		all = append(all, stateOf(c))
@@ -227,8 +246,6 @@ func (o *options) list(format string, quiet bool) error {
 		return nil
 	case format == "json":
 		return json.NewEncoder(os.Stdout).Encode(all)
-	case format != "table":
-		return fmt.Errorf("--format %q: want table or json", format)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 12, 1, 3, ' ', 0)
 	fmt.Fprintln(w, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER")
@@ -236,30 +253,6 @@ func (o *options) list(format string, quiet bool) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\troot\n", s.ID, s.Pid, s.Status, s.Bundle, s.Created.UTC().Format(time.RFC3339Nano))
 	}
 	return w.Flush()
-}
-
-func psCmd(o *options) *cobra.Command {
-	var format string
-	cmd := o.verb("ps [flags] ID", "List the processes of a container", func(_ context.Context, c *container.Container, _ []string) error {
-		infos, err := c.Pids()
-		if err != nil {
-			return err
-		}
-		pids := []int{}
-		for _, p := range infos {
-			pids = append(pids, p.PID)
-		}
-		if format == "json" {
-			return json.NewEncoder(os.Stdout).Encode(pids)
-		}
-		fmt.Println("PID")
-		for _, p := range pids {
-			fmt.Println(p)
-		}
-		return nil
-	})
-	cmd.Flags().StringVarP(&format, "format", "f", "table", "table or json")
-	return cmd
 }
 
 func featuresCmd() *cobra.Command {

@@ -126,12 +126,15 @@ func (c *Container) adopt(h *hostState) error {
 		return err
 	}
 	if fd < 0 || c.group == nil || zombie(fd) {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-		c.init.status = Stopped
-		close(c.init.done)
-		return nil
+		return c.noteEnd(fd)
+	}
+	// A process that is about to end has no root any more, before it is a zombie.
+	if c.root, err = h.proc.Root(fd, c.rec.PID); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return c.noteEnd(fd)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return err
 	}
 	c.initFD = fd
 	c.init.child = exec.Adopt(c.rec.PID, fd)
@@ -140,11 +143,18 @@ func (c *Container) adopt(h *hostState) error {
 		c.init.status = Running
 	}
 	c.paused.Store(c.rec.Paused)
-	if c.root, err = h.proc.Root(fd, c.rec.PID); err != nil {
-		return err
-	}
 	c.devpts, err = rootfs.OpenDevpts(c.root.FD())
 	return err
+}
+
+// noteEnd notes that the first process is gone. pidfd may be -1.
+func (c *Container) noteEnd(pidfd int) error {
+	if pidfd >= 0 {
+		unix.Close(pidfd)
+	}
+	c.init.status = Stopped
+	close(c.init.done)
+	return nil
 }
 
 // zombie reports whether the process ended already: its pidfd is readable then

@@ -67,8 +67,22 @@ if [ "$runtime" != runc ]; then
 fi
 export PATH=$bin:$CONF/bin:$("$top/tests/tools/build.sh" --bin):$PATH
 
-# sandboxed ARG... runs suites.sh in its sandbox and gives its exit code.
-sandboxed() { "$here/sandbox.sh" "$here/suites.sh" "$@" 7>&-; }
+# sandboxed ARG... runs suites.sh in its sandbox and gives its exit code. The
+# cgroups that the suites leave at the top of a hierarchy go, if they were not
+# there before.
+sandboxed() {
+	local rc=0 before d
+	before=$(cgroups)
+	"$here/sandbox.sh" "$here/suites.sh" "$@" 7>&- || rc=$?
+	for d in $(comm -13 <(echo "$before") <(cgroups)); do
+		find "$d" -depth -type d -exec rmdir {} + 2> /dev/null || true
+	done
+	return "$rc"
+}
+cgroups() {
+	find /sys/fs/cgroup -maxdepth 2 -type d |
+		grep -E '/(k8s\.io|testing|testing-[^/]*|nnn+)$' | sort
+}
 
 say "running $suite on $runtime"
 start=$SECONDS rc=0
@@ -96,10 +110,10 @@ if [ $# -gt 0 ]; then
 	grep -v '^skipped' "$OUT/results" || true
 	exit "$rc"
 fi
-if [ "$runtime" = runc ] && [ -n "${UPDATE:-}" ]; then
-	cp "$OUT/results" "$here/baseline/$suite.txt"
-	say "wrote baseline/$suite.txt"
-fi
+update() {
+	[ "$runtime" != runc ] || [ -z "${UPDATE:-}" ] || cp "$OUT/results" "$here/baseline/$suite.txt"
+}
+update
 compare() {
 	results compare -baseline "$here/baseline/$suite.txt" -known "$here/known/$suite-$runtime.txt" "$@" "$OUT/results"
 }
@@ -126,5 +140,6 @@ if [ ${#again[@]} -gt 0 ] && [ ${#again[@]} -le "${RETRY:-6}" ]; then
 		mv "$first/results" "$first/results-1" && mv "$first/merged" "$first/results"
 	fi
 	OUT=$first
+	update
 fi
 compare

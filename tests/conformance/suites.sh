@@ -109,7 +109,8 @@ cri() {
 		exec -a containerd "$containerd" "$@"
 	SH
 	chmod +x /run/build/containerd
-	export PATH=/run/build:$CONF/cni/bin:$PATH # for loopback-v2
+	mount --bind "$CONF/cni/bin" /usr/local/bin # for loopback-v2
+	export PATH=/run/build:$PATH
 	sed 's/"type": "bridge", "bridge": "cni0"/"type": "cni-bridge-fp", "bridge": "cni-fp", "capabilities": {"io.kubernetes.cri.pod-annotations": true}/' \
 		/etc/cni/net.d/10-net.conflist > /run/cni-fp/10-net.conflist
 	{

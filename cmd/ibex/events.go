@@ -94,6 +94,9 @@ func (e *eventWriter) follow(ctx context.Context, interval time.Duration) error 
 			return nil
 		default:
 			if err := e.stats(); err != nil {
+				if _, e := unix.Poll(p, 0); e == nil && p[0].Revents != 0 {
+					return nil // it ended meanwhile
+				}
 				return err
 			}
 			next = next.Add(interval)

@@ -30,6 +30,7 @@ var rules = []struct {
 	{"no init functions", inits, "shim/x.go", "package shim\nfunc init() {}", "func init", "shim/x_test.go"},
 	{"files are short", lengths, "exec/x.go", "package exec\n" + strings.Repeat("\n", maxLines), "at most 500", "exec/x_test.go"},
 	{"test files are not endless", lengths, "exec/x_test.go", "package exec\n" + strings.Repeat("\n", maxTestLines), "at most 800", ""},
+	{"functions fit on a screen", functions, "exec/x.go", "package exec\nfunc f() {" + strings.Repeat("\n", maxFuncLines) + "}", "func f has 81 lines", "exec/x_test.go"},
 	{"texts speak of the repository alone", texts, "docs/x.md", "see .." + "/shared/page.md", "of itself alone", ""},
 	{"nothing is left for later", texts, "exec/x.go", "package exec // TO" + "DO: more", "do it", "docs/x.md"},
 	{"paths are opened by pathsafe: os", rawPaths, "container/x.go", "package container\nimport \"os\"\nvar _, _ = os.OpenFile(\"a\", 0, 0)", "os.OpenFile follows a path", "container/x_test.go"},
@@ -45,7 +46,7 @@ func TestTheModuleKeepsItsRules(t *testing.T) {
 	have := map[string]bool{}
 	for _, s := range all {
 		have[s.name] = true
-		for _, check := range []func(*source) []string{imports, stdImports, unsafeFiles, linknames, inits, lengths, texts, rawPaths} {
+		for _, check := range []func(*source) []string{imports, stdImports, unsafeFiles, linknames, inits, lengths, functions, texts, rawPaths} {
 			for _, c := range check(s) {
 				t.Error(c)
 			}

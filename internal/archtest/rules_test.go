@@ -124,6 +124,7 @@ func inits(s *source) []string {
 const (
 	maxLines     = 500
 	maxTestLines = 800
+	maxFuncLines = 80
 )
 
 func lengths(s *source) []string {
@@ -138,6 +139,24 @@ func lengths(s *source) []string {
 		return []string{complaint(s, n, "%d lines, at most %d: split it by what it is about", n, limit)}
 	}
 	return nil
+}
+
+// functions: what fills more than a screen does more than one thing.
+func functions(s *source) []string {
+	if s.ast == nil || s.isTest() || s.isGenerated() {
+		return nil
+	}
+	var bad []string
+	for _, d := range s.ast.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		if n := s.line(f.End()) - s.line(f.Pos()) + 1; n > maxFuncLines && !allowed(s, "func "+f.Name.Name) {
+			bad = append(bad, complaint(s, s.line(f.Pos()), "func %s has %d lines, at most %d", f.Name.Name, n, maxFuncLines))
+		}
+	}
+	return bad
 }
 
 // outsideText are references to what a reader of this repository does not have.

@@ -33,7 +33,7 @@ var table = []row{
 	{"cgroups", []string{"pathsafe", "internal/linux", "internal/fd", "internal/scan", "internal/probe"}, []string{xsys, oci}, "what v1 and v2 agree on knows neither"},
 	{"cgroups/v1", []string{"cgroups", "pathsafe", "internal/..."}, []string{xsys, oci}, "v1 and v2 never meet"},
 	{"cgroups/v2", []string{"cgroups", "pathsafe", "internal/..."}, []string{xsys, oci, "github.com/cilium/ebpf/..."}, "v1 and v2 never meet"},
-	{"cgroups/systemd", []string{"cgroups", "internal/..."}, []string{xsys, oci, "github.com/coreos/go-systemd/v22/dbus", "github.com/godbus/dbus/v5"}, "it is the only D-Bus client, and leaves the groups to v1 and v2"},
+	{"cgroups/systemd", []string{"cgroups", "pathsafe", "internal/..."}, []string{xsys, oci, "github.com/coreos/go-systemd/v22/dbus", "github.com/godbus/dbus/v5"}, "it is the only D-Bus client, and leaves the groups to v1 and v2"},
 
 	{"exec/plan", []string{"internal/linux", "internal/fd"}, []string{xsys}, "it is an assembler: it knows Linux, not containers"},
 	{"exec", []string{"exec/plan", "internal/linux", "internal/fd", "internal/probe"}, []string{xsys}, "it takes descriptors and bytes, no OCI and no paths"},

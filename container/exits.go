@@ -79,7 +79,7 @@ func (c *Container) report(p *Process) {
 	p.exit = ExitStatus{Code: uint32(st.Code), At: st.At}
 	p.status = Stopped
 	p.mu.Unlock()
-	c.checkOOM()
+	c.checkOOM() //nolint:errcheck // without the group there is nothing to tell
 	if p.id == "" {
 		c.finish(p)
 	}
@@ -170,43 +170,60 @@ func (c *Container) watchOOM() error {
 		return os.NewSyscallError("fcntl", err)
 	}
 	c.oom = os.NewFile(uintptr(dup), "oom")
+	conn, err := c.oom.SyscallConn()
+	if err != nil {
+		return err
+	}
 	go func() {
-		var buf [512]byte
 		for {
-			if _, err := c.oom.Read(buf[:]); err != nil {
+			// The descriptor may only be polled: on cgroup v2 it is an epoll instance.
+			if err := conn.Read(readable); err != nil {
 				return // closed by Delete
 			}
 			// cgroup v1 tells of the shortage, before anything was killed: the
 			// counter follows, or does not if memory was found.
-			c.awaitOOM()
+			if !c.awaitOOM() {
+				return
+			}
 		}
 	}()
 	return nil
 }
 
-// awaitOOM looks at the counter again and again, for a second.
-func (c *Container) awaitOOM() {
+// readable asks a descriptor whether it is.
+func readable(fd uintptr) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n > 0
+}
+
+// awaitOOM looks at the counter again and again, for a second. It reports
+// whether the group is still there to be watched.
+func (c *Container) awaitOOM() (alive bool) {
 	tick := time.NewTicker(oomDelay / 100)
 	defer tick.Stop()
 	for range 100 {
-		if c.checkOOM() {
-			return
+		any, err := c.checkOOM()
+		if any || err != nil {
+			return err == nil
 		}
 		<-tick.C
 	}
+	return true
 }
 
 // oomDelay bounds the wait for a kill after its notification.
 const oomDelay = time.Second
 
-// checkOOM reports the kills since the last look, and whether there were any. It is called for each
-// notification, and before an exit is reported: the event comes first.
-func (c *Container) checkOOM() (any bool) {
+// checkOOM reports the kills since the last look, and whether there were any. It
+// is called for each notification, and before an exit is reported: the event
+// comes first. The error says that the group is gone, and with it the counter.
+func (c *Container) checkOOM() (any bool, err error) {
 	c.oomMu.Lock()
 	defer c.oomMu.Unlock()
 	n, err := c.group.OOMKills()
 	if err != nil {
-		return true // the group is gone, and with it the counter
+		return false, err
 	}
 	for ; c.ooms < n; c.ooms++ {
 		if c.opts.OnOOM != nil {
@@ -214,5 +231,5 @@ func (c *Container) checkOOM() (any bool) {
 		}
 		any = true
 	}
-	return any
+	return any, nil
 }

@@ -303,6 +303,9 @@ func (c *Child) closeSock() {
 	defer c.mu.Unlock()
 	if c.sock != nil {
 		c.sock.Close()
+		if c.plan != nil {
+			c.plan.Close()
+		}
 		c.sock, c.plan, c.start = nil, nil, nil
 	}
 }

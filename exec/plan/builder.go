@@ -245,7 +245,9 @@ func (b *Builder) Plan() (*Plan, error) {
 		return nil, fmt.Errorf("build plan: %w", errors.Join(b.errs...))
 	}
 	p := b.p
-	p.compile()
+	if err := p.compile(); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
 	return p, nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The arena is one allocation that holds everything the child reads or writes:
+// The arena holds everything the child reads or writes:
 //
 //	failure word   16 bytes: magic, step, errno, padding
 //	slots          8 bytes each
@@ -13,8 +13,8 @@ import (
 //	vectors        argv and envp: addresses, then a zero
 //	data           strings, each with its NUL, and bytes
 //
-// The collector does not move heap objects, so the addresses in it and in the
-// steps stay good for as long as the Plan holds the arena.
+// It lies outside the Go heap, with the steps and the child's stack (memory), so
+// the addresses in it and in the steps stay good until Close.
 const (
 	failureOffset = 0
 	slotsOffset   = 16
@@ -31,7 +31,7 @@ type compiler struct {
 }
 
 // compile lays out the arena and fills in the steps.
-func (p *Plan) compile() {
+func (p *Plan) compile() error {
 	head := slotsOffset/8 + p.slots
 	nbuf, nstruct, nvec := 0, 0, 0
 	for _, size := range p.bufs {
@@ -47,7 +47,12 @@ func (p *Plan) compile() {
 		}
 	}
 	fixed := head + nbuf + nstruct + nvec
-	p.arena = make([]uint64, fixed+(len(p.data)+7)/8)
+	m, steps, words, err := newMemory(len(p.ops), fixed+(len(p.data)+7)/8)
+	if err != nil {
+		return err
+	}
+	p.own(m)
+	p.steps, p.arena = steps, words
 	arena := arenaBytes(p.arena)
 	copy(arena[fixed*8:], p.data)
 	for i := range p.slots {
@@ -67,10 +72,10 @@ func (p *Plan) compile() {
 			off += (size + 7) &^ 7
 		}
 	}
-	p.steps = make([]step, len(p.ops))
 	for i := range p.ops {
 		c.lower(&p.ops[i], &p.steps[i], i)
 	}
+	return nil
 }
 
 func (p *Plan) operands(o *op) []arg {

@@ -65,6 +65,11 @@ func (p *Plan) Fork(o ForkOptions) (pid, pidfd int, err error) {
 		args.flags |= unix.CLONE_INTO_CGROUP
 		args.cgroup = uint64(o.CgroupFD)
 	}
+	if p.steps == nil {
+		return 0, -1, fmt.Errorf("fork: the plan is closed: %w", unix.EINVAL)
+	}
+	args.stack, args.stackSize = p.mem.stack()
+	keepHeapOut(p)
 	// Others hold the lock while they have a descriptor that should be
 	// close-on-exec and is not yet.
 	syscall.ForkLock.Lock()
@@ -77,27 +82,36 @@ func (p *Plan) Fork(o ForkOptions) (pid, pidfd int, err error) {
 	return pid, pidfd, nil
 }
 
-// fork is the part during which the stack must not grow: it runs between the
-// hooks, and both sides return through it.
+// cloneChild is clone3(2); the child calls fn(steps, n, arena, sock). In
+// assembly, since the child has a stack of its own: the goroutine's is in the
+// heap, and stays behind.
+//
+//go:noescape
+func cloneChild(args *cloneArgs, size, fn, steps, n, arena, sock uintptr) (r uintptr)
+
+// fork is the part during which the stack must not grow, between the hooks.
 //
 //go:noinline
 //go:norace
 //go:nocheckptr
 func (p *Plan) fork(args *cloneArgs, sock int) (pid, pidfd int, errno syscall.Errno) {
 	var fd int32
-	var noSignals uint64
-	steps, n := unsafe.Pointer(unsafe.SliceData(p.steps)), uintptr(len(p.steps))
-	arena := unsafe.Pointer(unsafe.SliceData(p.arena))
+	steps, n := uintptr(unsafe.Pointer(unsafe.SliceData(p.steps))), uintptr(len(p.steps))
+	arena := uintptr(unsafe.Pointer(unsafe.SliceData(p.arena)))
+	run := runInChild
+	// The first word of a function value is where its code begins.
+	fn := **(**uintptr)(unsafe.Pointer(&run))
 
 	runtimeBeforeFork()
 	// From here on the stack does not move, so its addresses may be stored.
 	args.pidfd = uint64(uintptr(unsafe.Pointer(&fd)))
-	r, _, errno := syscall.RawSyscall6(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0, 0, 0, 0)
-	if errno == 0 && r == 0 {
-		// The hook before the fork blocked every signal.
-		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&noSignals)), 0, 8, 0, 0)
-		runInChild(steps, n, arena, sock)
-	}
+	r := cloneChild(args, unsafe.Sizeof(*args), fn, steps, n, arena, uintptr(sock))
 	runtimeAfterFork()
-	return int(r), int(fd), errno
+	if r > maxResult {
+		return 0, -1, syscall.Errno(-r)
+	}
+	return int(r), int(fd), 0
 }
+
+// maxResult: what the kernel returns above it is an errno, negated (syscall(2)).
+const maxResult = ^uintptr(4095)

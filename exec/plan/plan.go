@@ -2,6 +2,7 @@ package plan
 
 import (
 	"golang.org/x/sys/unix"
+	"runtime"
 )
 
 // Slot is a place for the result of a step. A slot that no step has filled
@@ -59,8 +60,10 @@ type Plan struct {
 	// from. Empty means that the plan can run.
 	withheld string
 
-	arena []uint64 // all memory that the steps point to; see compile.go
-	steps []step
+	mem     memory
+	cleanup runtime.Cleanup
+	arena   []uint64 // all memory that the steps point to; see compile.go
+	steps   []step
 }
 
 // subject says what the steps from first on are for.

@@ -16,8 +16,9 @@ import (
 //   - steps and arena belong to a Plan that the parent keeps alive.
 //
 // It must not allocate, grow the stack, take a lock, call anything but
-// RawSyscall6, or write outside the arena: the rest of the memory is the copy
-// of a process whose other threads vanished in the middle of what they did.
+// RawSyscall6, or read or write outside of steps, arena and its stack: the heap is
+// not there, and the rest of the memory is the copy of a process whose other
+// threads vanished in the middle of what they did.
 //
 //go:nosplit
 //go:norace
@@ -25,6 +26,8 @@ import (
 func runInChild(steps unsafe.Pointer, n uintptr, arena unsafe.Pointer, sock int) {
 	var i uintptr
 	var errno syscall.Errno
+	// The hook before the fork blocked every signal.
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&i)), 0, 8, 0, 0)
 loop:
 	for i < n {
 		s := (*step)(unsafe.Add(steps, i*unsafe.Sizeof(step{})))

@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// secret is in the heap of this process, and no constant of its program.
+func secret() []byte { return []byte(strings.Repeat(fmt.Sprintf("%x", os.Getpid()*7919), 4)) }
+
+// The heap of a shim holds the environment of every container of its pod. What
+// can read a child of its before execve must not find it there.
+func TestTheHeapIsNotCopiedToTheChild(t *testing.T) {
+	s := secret()
+	if !found(t, "/proc/self/", s) {
+		t.Fatal("the search does not find what is there")
+	}
+	hold(t, 0, func(*Builder, FD) {}, func(_ int, proc string, _ [][]byte) {
+		if found(t, proc, s) {
+			t.Error("the child has a copy of the heap")
+		}
+	})
+}
+
+// found searches the writable memory of a process.
+func found(t *testing.T, proc string, what []byte) bool {
+	t.Helper()
+	maps, err := os.ReadFile(proc + "maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := os.Open(proc + "mem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	for line := range strings.Lines(string(maps)) {
+		var from, to uint64
+		var perm string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &perm); err != nil || !strings.HasPrefix(perm, "rw") || to-from > 256<<20 {
+			continue
+		}
+		buf := make([]byte, to-from)
+		n, _ := mem.ReadAt(buf, int64(from)) // a hole ends it
+		if bytes.Contains(buf[:n], what) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAClosedPlanCannotBeForked(t *testing.T) {
+	b := NewBuilder()
+	b.Exit(0)
+	p, err := b.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	p.Close()
+	if _, _, err := p.Fork(ForkOptions{CgroupFD: -1, Sock: -1}); err == nil {
+		t.Error("it ran")
+	}
+}

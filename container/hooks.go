@@ -166,7 +166,12 @@ func runHook(ctx context.Context, h *specs.Hook, p exec.Process, at *exec.Place,
 	if err != nil {
 		return err
 	}
-	p.Path, p.Args, p.Env, p.Cwd = h.Path, h.Args, h.Env, "/"
+	// Without one, a hook in the container's place has the process's environment,
+	// which hookProcess gave it, and the others have none.
+	if h.Env != nil {
+		p.Env = h.Env
+	}
+	p.Path, p.Args, p.Cwd = h.Path, h.Args, "/"
 	if len(p.Args) == 0 {
 		p.Args = []string{h.Path}
 	}

@@ -2,6 +2,7 @@ package container
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -80,10 +81,16 @@ func (p *Process) explain(err error) error {
 const passwdMax = 1 << 20
 
 // setHome sets HOME where the process has none, from the image's /etc/passwd, as
-// users of OCI runtimes expect; "/" for a user who is not in it.
+// users of OCI runtimes expect; "/" for a user who is not in it. An empty value
+// is none.
 func setHome(p *exec.Process, root *pathsafe.Dir) {
-	for _, e := range p.Env {
-		if strings.HasPrefix(e, "HOME=") {
+	for i, e := range p.Env {
+		switch {
+		case e == "HOME=":
+			p.Env = slices.Delete(slices.Clone(p.Env), i, i+1)
+			setHome(p, root)
+			return
+		case strings.HasPrefix(e, "HOME="):
 			return
 		}
 	}
@@ -103,4 +110,25 @@ func setHome(p *exec.Process, root *pathsafe.Dir) {
 		}
 	}
 	p.Env = append(p.Env[:len(p.Env):len(p.Env)], "HOME="+dir)
+}
+
+// lastOfEach keeps the last value of a variable that is there more than once:
+// getenv(3) would find the first, shells the last. What is no NAME=VALUE stays.
+func lastOfEach(env []string) []string {
+	last := make(map[string]int, len(env))
+	for i, e := range env {
+		if name, _, ok := strings.Cut(e, "="); ok {
+			last[name] = i
+		}
+	}
+	if len(last) == len(env) {
+		return env
+	}
+	var out []string
+	for i, e := range env {
+		if name, _, ok := strings.Cut(e, "="); !ok || last[name] == i {
+			out = append(out, e)
+		}
+	}
+	return out
 }

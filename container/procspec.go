@@ -31,7 +31,7 @@ func (c *Container) process(p *specs.Process) (*exec.Process, error) {
 		return nil, err
 	}
 	out := &exec.Process{
-		Args: p.Args, Env: p.Env, Cwd: p.Cwd,
+		Args: p.Args, Env: lastOfEach(p.Env), Cwd: p.Cwd,
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
 		Umask: 0o022,
 		Caps:  caps, AllCaps: mapped, NoNewPrivs: p.NoNewPrivileges, Rlimits: limits,

@@ -112,3 +112,25 @@ func (b *bundle) write(name, text string) {
 		b.t.Fatal(err)
 	}
 }
+
+func TestTheEnvironmentHasEachVariableOnceAndAHome(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		env  []string
+		want string
+	}{
+		{"the last value counts", []string{"A=1", "B=2", "A=3"}, "B=2\nA=3\nHOME=/root\n"},
+		{"a home that was given stays", []string{"HOME=/x"}, "HOME=/x\n"},
+		{"an empty home is none", []string{"A=1", "HOME="}, "A=1\nHOME=/root\n"},
+		{"an empty home after another is none", []string{"HOME=/x", "HOME="}, "HOME=/root\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBundle(t, "/bin/env")
+			b.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
+			b.spec.Process.Env = tt.env
+			if out, code := b.run(); out != tt.want || code != 0 {
+				t.Errorf("exit code %d, got %q, want %q", code, out, tt.want)
+			}
+		})
+	}
+}

@@ -51,6 +51,10 @@ type terminal struct {
 
 func attach(p *container.Process, master *os.File) (*terminal, error) {
 	t := &terminal{p: p, master: master, done: make(chan struct{})}
+	// Our own terminal turns a newline into two characters, where there is one.
+	if err := clearONLCR(master); err != nil {
+		return nil, err
+	}
 	if st, err := unix.IoctlGetTermios(0, unix.TCGETS); err == nil {
 		raw := *st // as cfmakeraw(3), and OPOST stays for what we print ourselves
 		raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
@@ -67,6 +71,26 @@ func attach(p *container.Process, master *os.File) (*terminal, error) {
 		close(t.done)
 	}()
 	return t, nil
+}
+
+// clearONLCR goes around File.Fd, which would take the file's deadlines away.
+func clearONLCR(master *os.File) error {
+	conn, err := master.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var ioErr error
+	err = conn.Control(func(fd uintptr) {
+		var st *unix.Termios
+		if st, ioErr = unix.IoctlGetTermios(int(fd), unix.TCGETS); ioErr == nil {
+			st.Oflag &^= unix.ONLCR
+			ioErr = unix.IoctlSetTermios(int(fd), unix.TCSETS, st)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return os.NewSyscallError("ioctl TCSETS", ioErr)
 }
 
 // resize gives the process's terminal the size of ours.

@@ -187,7 +187,7 @@ func stateOf(c *container.Container) state {
 	s := state{State: specs.State{
 		Version: spec.Version, ID: c.ID(), Status: specs.ContainerState(c.Init().Status().String()),
 		Pid: c.Init().PID(), Bundle: c.Bundle(), Annotations: spec.Annotations,
-	}, Rootfs: c.RootPath(), Created: c.Created()}
+	}, Rootfs: c.RootPath(), Created: c.Created(), Owner: "root"}
 	if s.Status == specs.StateStopped {
 		s.Pid = 0
 	}

@@ -295,8 +295,10 @@ func TestOutOfMemoryByTheParentsLimitIsReported(t *testing.T) {
 	limit := "memory.limit_in_bytes"
 	if ktest.CgroupV2() {
 		limit = "memory.max"
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory +pids"), 0); err != nil {
-			t.Fatal(err)
+		for _, d := range []string{filepath.Dir(dir), dir} {
+			if err := os.WriteFile(filepath.Join(d, "cgroup.subtree_control"), []byte("+memory +pids"), 0); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, limit), []byte("33554432"), 0); err != nil {

@@ -46,6 +46,7 @@ const (
 	readyMsg   = "r"  // child to parent: waiting for the pathname
 	pauseMsg   = "pa" // child to parent: waiting to go on
 	goMsg      = "g"  // parent to child: go on
+	pidMsg     = 8    // helper to parent: the PID of the process (WriteSlot)
 	releaseLen = 4096 // parent to child: the pathname, NUL-padded (PATH_MAX)
 )
 
@@ -53,6 +54,7 @@ const (
 //
 // The order of the steps, and why:
 //
+//	 0 non-dumpable                   the copy of our memory is for nobody, whatever we are ourselves (hide)
 //	 1 stdio, close everything else   nothing of the host is left to leak, and no pipe is held open
 //	 2 oom_score_adj                  through procfs, by the process itself, while it may lower the value
 //	 3 cgroups (v1)                   before the cgroup namespace, so that its root is this cgroup
@@ -91,6 +93,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	if err := s.checkExtra(sock); err != nil {
 		return nil, err
 	}
+	hide(b)
 	stdio(b, p)
 	keepOnly(b, p.first(), s.descriptors(sock))
 	for _, sig := range ignoredSignals() {
@@ -168,6 +171,13 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	}
 	return b.Plan()
 }
+
+// hide makes the child unreadable to those whose namespaces it joins: without
+// CAP_SYS_PTRACE in the first user namespace nobody can trace it or open its
+// descriptors, root of the container's own user namespace included (ptrace(2),
+// CVE-2016-9962). The fork has memory of its own, so this is about the child
+// alone; execve sets it back.
+func hide(b *plan.Builder) { b.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // descriptors lists what the steps need above 2.
 func (s *Start) descriptors(sock int) []int {

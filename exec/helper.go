@@ -41,6 +41,7 @@ func NewHelper(ctx context.Context, keep []int, build func(b *plan.Builder)) (*C
 	}
 	b := plan.NewBuilder()
 	sock := plan.Num(pair[1], "sock")
+	hide(b)
 	keepOnly(b, 3, append([]int{pair[1]}, keep...))
 	build(b)
 	wait := b.NewBuf(1)

@@ -3,6 +3,8 @@ package exec
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"sync"
@@ -121,6 +123,27 @@ func (r *registry) reapOrphans() {
 		}
 		waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG) //nolint:errcheck // it is there: seen above, and nobody else waits
 	}
+}
+
+// unknown checks a reported PID: a child of ours that is nobody's yet. The
+// report comes from a process that a container may have taken over, and what it
+// names is signalled as root of the host: -1 would be everybody (kill(2)).
+func (r *registry) unknown(reported uint64) (int, error) {
+	pid := int(reported)
+	if reported == 0 || reported > math.MaxInt32 {
+		return 0, fmt.Errorf("start process: PID %d was reported, which is none", pid)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var info siginfo
+	// ECHILD for others' children (waitid(2)).
+	if err := waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT); err != nil {
+		return 0, fmt.Errorf("start process: PID %d was reported, which is no child: %w", pid, os.NewSyscallError("waitid", err))
+	}
+	if r.known[pid] != nil || r.helpers[pid] != nil {
+		return 0, fmt.Errorf("start process: PID %d was reported, which is another child", pid)
+	}
+	return pid, nil
 }
 
 // collect reaps c if it has ended.

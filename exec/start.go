@@ -151,7 +151,9 @@ func (c *Child) handshake(ctx context.Context) error {
 			c.helper.finish()
 		}()
 	}
-	ready, paused := false, false
+	// The child is the container's at the end: whoever may trace it there may
+	// write here what he likes. Each message counts once, and where it is due.
+	ready, paused, mayPause := false, false, c.start.Pause != nil
 	for {
 		msg, err := c.receive(ctx)
 		switch {
@@ -165,13 +167,13 @@ func (c *Child) handshake(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		switch len(msg) {
-		case len(readyMsg):
+		switch n := len(msg); {
+		case n == len(readyMsg) && c.start.Hold:
 			ready = true
-		case len(pauseMsg):
-			paused = true
-		case 8:
-			if err := c.adopt(int(nativeUint64(msg))); err != nil {
+		case n == len(pauseMsg) && mayPause:
+			paused, mayPause = true, false
+		case n == pidMsg && c.helper != nil && c.PID == 0:
+			if err := c.adopt(nativeUint64(msg)); err != nil {
 				return err
 			}
 		default:
@@ -195,7 +197,11 @@ func (c *Child) handshake(ctx context.Context) error {
 
 // adopt takes over the process that the helper cloned for us. We are its
 // parent and have not reaped it, so its PID cannot have been used again.
-func (c *Child) adopt(pid int) error {
+func (c *Child) adopt(reported uint64) error {
+	pid, err := children.unknown(reported)
+	if err != nil {
+		return err
+	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // our own child, not reaped yet
@@ -219,10 +225,11 @@ func (c *Child) disown() {
 		return
 	}
 	conn.Read(func(fd uintptr) bool { //nolint:errcheck // nothing there is the usual case
-		if n, _ := unix.Read(int(fd), c.buf[:]); n == 8 {
-			pid := int(nativeUint64(c.buf[:8]))
-			unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // our own child, not reaped yet
-			unix.Wait4(pid, nil, 0, nil) //nolint:errcheck // as above
+		if n, _ := unix.Read(int(fd), c.buf[:]); n == pidMsg {
+			if pid, err := children.unknown(nativeUint64(c.buf[:pidMsg])); err == nil {
+				unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // our own child, not reaped yet
+				unix.Wait4(pid, nil, 0, nil) //nolint:errcheck // as above
+			}
 		}
 		return true
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/ibex-run/ibex/container/rootfs"
 	"github.com/ibex-run/ibex/exec"
 	"github.com/ibex-run/ibex/exec/plan"
+	"github.com/ibex-run/ibex/pathsafe"
 )
 
 // group is a container's cgroup, of either version.
@@ -29,6 +30,8 @@ type group interface {
 	Kill(ctx context.Context) error
 	OOMFD() (int, error)
 	OOMKills() (uint64, error)
+	OOMCause() (string, error)
+	Leaf(name pathsafe.Name) (*cgroups.Leaf, error)
 	Delete(ctx context.Context) error
 	Close()
 }

@@ -24,6 +24,7 @@ type bundle struct {
 	dir  string
 	spec *specs.Spec
 	exit chan *container.Process
+	warn func(error)
 
 	layers []container.RootfsMount // none: the root is the directory rootfs
 }
@@ -124,7 +125,7 @@ func (b *bundle) create(io container.Stdio) (*container.Container, error) {
 	b.config()
 	c, err := container.Create(context.Background(), container.CreateOptions{
 		ID: b.id, Bundle: b.dir, Terminal: b.spec.Process.Terminal, Stdio: io, Rootfs: b.layers,
-		OnExit: func(p *container.Process) { b.exit <- p },
+		OnExit: func(p *container.Process) { b.exit <- p }, OnWarning: b.warn,
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/ibex-run/ibex/cgroups"
+	"github.com/ibex-run/ibex/pathsafe"
 )
 
 // Inner is the cgroup of a scope, as package cgroup2 has it.
@@ -25,6 +26,8 @@ type Inner interface {
 	Kill(ctx context.Context) error
 	OOMFD() (int, error)
 	OOMKills() (uint64, error)
+	OOMCause() (string, error)
+	Leaf(name pathsafe.Name) (*cgroups.Leaf, error)
 	Delete(ctx context.Context) error
 	Close()
 }

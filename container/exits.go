@@ -232,5 +232,21 @@ func (c *Container) checkOOM() (any bool, err error) {
 		}
 		any = true
 	}
+	if any {
+		c.explainOOM()
+	}
 	return any, nil
+}
+
+// explainOOM says whose limit it was: a pod's or a slice's may have been reached
+// and not the container's own.
+func (c *Container) explainOOM() {
+	switch at, err := c.group.OOMCause(); {
+	case err != nil:
+		c.warn(err)
+	case at == "":
+		c.warn(errors.New("a process was killed because the host, or a group whose counters cannot tell, ran out of memory"))
+	default:
+		c.warn(fmt.Errorf("a process was killed because cgroup %s reached its memory limit", at))
+	}
 }

@@ -59,6 +59,10 @@ type CreateOptions struct {
 	// Detached is for a container that outlives this process: any process may
 	// take it up (Open) and start it. StateDir is its own then.
 	Detached bool
+	// ExecTreeKill gives each exec a cgroup of its own below the container's, so
+	// that a SIGKILL to it kills all that it has started. The annotation
+	// io.ibex.exec-tree-kill overrides it.
+	ExecTreeKill bool
 	// NoNewKeyring keeps the session keyring of the caller.
 	NoNewKeyring bool
 	// OnExit is called once for every started process of the container after it

@@ -22,17 +22,18 @@ import (
 // Container is a created container. Its methods may be called from any
 // goroutine. Lock order: Container.mu, then Process.mu, then exec's own.
 type Container struct {
-	opts    CreateOptions
-	spec    *specs.Spec
-	state   *pathsafe.Dir
-	group   group
-	root    *pathsafe.Dir // the container's root, seen from outside
-	initFD  int           // a pidfd of the first process, for joining its namespaces
-	devpts  int           // -1: none
-	seccomp *seccomp.Filter
-	init    *Process
-	oom     *os.File
-	holder  *exec.Child // during Create: keeps systemd's scope from ending
+	opts     CreateOptions
+	spec     *specs.Spec
+	state    *pathsafe.Dir
+	group    group
+	root     *pathsafe.Dir // the container's root, seen from outside
+	initFD   int           // a pidfd of the first process, for joining its namespaces
+	devpts   int           // -1: none
+	seccomp  *seccomp.Filter
+	init     *Process
+	oom      *os.File
+	treeKill bool        // see chooseTreeKill; fixed after Create
+	holder   *exec.Child // during Create: keeps systemd's scope from ending
 
 	// slow serialises Pause, Resume, Update and Delete; it is held during their
 	// work and never needed for a question.
@@ -47,6 +48,10 @@ type Container struct {
 	draining bool                // guarded by mu
 	wake     chan struct{}       // holds one token after ended grew
 	rec      record              // guarded by mu
+
+	leafNumber atomic.Uint64
+	leafMu     sync.Mutex
+	leaves     []*cgroups.Leaf // guarded by leafMu: of deleted execs, and in use
 
 	statMu sync.Mutex
 	final  *cgroups.Stats // guarded by statMu: the reading at exit
@@ -343,6 +348,7 @@ func (c *Container) release() {
 		c.oom.Close()
 	}
 	c.init.closeConsole()
+	c.closeLeaves()
 	if c.group != nil {
 		c.group.Close()
 	}

@@ -62,6 +62,9 @@ func Create(ctx context.Context, o CreateOptions) (_ *Container, err error) {
 		return nil, err
 	}
 	c.init.consoleSize(c.firstProcess())
+	if err := c.chooseTreeKill(); err != nil {
+		return nil, err
+	}
 	if err := c.makeGroup(ctx, h); err != nil {
 		return nil, err
 	}

@@ -36,9 +36,14 @@ func (p *Process) startExec(ctx context.Context, io Stdio) error {
 			return err
 		}
 	}
+	if err := p.makeLeaf(); err != nil {
+		p.dropConsole()
+		return err
+	}
 	child, err := c.run(ctx, p, &ep)
 	if err != nil {
 		p.dropConsole()
+		p.dropLeaf()
 		if errors.Is(err, unix.ESRCH) {
 			// setns(2) of a pidfd whose process has ended: it won the race.
 			return &StateError{"start a process in", Stopped}
@@ -77,6 +82,7 @@ func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exe
 		Notify: func() { c.exited(p) },
 	}
 	p.useBelow(s.Place)
+	p.useLeaf(s.Place)
 	child, err := exec.Run(ctx, s)
 	if !errors.Is(err, exec.ErrPIDsLimit) {
 		return child, err
@@ -90,6 +96,12 @@ func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exe
 	if err := c.group.Add(child.PID); err != nil {
 		child.Abort()
 		return nil, fmt.Errorf("move the process into the container's cgroup: %w", err)
+	}
+	if p.leaf != nil {
+		if err := p.leaf.Add(child.PID); err != nil {
+			child.Abort()
+			return nil, fmt.Errorf("move the process into its cgroup: %w", err)
+		}
 	}
 	return child, child.Release(ctx, path)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/exec"
 )
 
@@ -22,6 +23,10 @@ type Process struct {
 
 	below       []belowDir // see SetCgroup
 	whilePaused bool       // see AllowPaused
+
+	leafMu     sync.Mutex    // above Container.leafMu
+	leaf       *cgroups.Leaf // guarded by leafMu, changed under starting too: see makeLeaf
+	leafKilled bool          // guarded by leafMu
 
 	// starting is held during Create (by the first process), Start and Delete:
 	// no exit is reported before they have returned.
@@ -165,6 +170,11 @@ func (p *Process) Kill(sig unix.Signal) error {
 	p.mu.Lock()
 	child, status := p.child, p.status
 	p.mu.Unlock()
+	if sig == unix.SIGKILL {
+		if ok, err := p.killLeaf(); ok || err != nil {
+			return err
+		}
+	}
 	if child == nil && status == Created {
 		return &StateError{"kill", status}
 	}
@@ -258,6 +268,7 @@ func (p *Process) Delete() error {
 	p.status = Stopped
 	p.mu.Unlock()
 	p.closeConsole()
+	p.dropLeaf()
 	p.c.mu.Lock()
 	if p.c.procs[p.id] == p {
 		delete(p.c.procs, p.id)

@@ -14,10 +14,54 @@ type Config struct {
 	// ControlAll extends the control from containers with a user namespace of
 	// their own to every container.
 	ControlAll bool
+	// These are runtime options under their own names, for containers whose
+	// caller gives none or the zero value.
+	Options
+	// RequireSealed refuses to start a shim from the installed file itself.
+	RequireSealed bool
 }
 
-// Parse reads the lines of a file: a subset of TOML with comments, strings and
-// arrays of strings on one line. capBit gives the number of a capability. An
+// Options are the runtime options that a node may set for all containers.
+type Options struct {
+	NoNewKeyring bool
+	ShimCgroup   string
+	IoUid        uint32
+	IoGid        uint32
+	ExecTreeKill bool
+	LogOverflow  string // empty, OverflowBlock or OverflowDrop
+	LogSpool     int64  // bytes; 0 is the default
+}
+
+// Overflow values: what becomes of output that its reader does not take.
+const (
+	OverflowBlock = "block" // the container waits
+	OverflowDrop  = "drop"  // it is spooled, and dropped when the spool is full
+)
+
+// Bounds of LogSpool in bytes.
+const (
+	DefaultSpool = 1 << 20
+	MaxSpool     = 256 << 20
+)
+
+// CheckOverflow refuses a value that LogOverflow cannot have.
+func CheckOverflow(s string) error {
+	if s != "" && s != OverflowBlock && s != OverflowDrop {
+		return fmt.Errorf("%q: want %q or %q", s, OverflowBlock, OverflowDrop)
+	}
+	return nil
+}
+
+// CheckSpool refuses a size that LogSpool cannot have.
+func CheckSpool(n int64) error {
+	if n < 0 || n > MaxSpool {
+		return fmt.Errorf("%d: want at most %d bytes", n, MaxSpool)
+	}
+	return nil
+}
+
+// Parse reads the lines of a file: a subset of TOML with comments, strings,
+// integers, booleans and arrays of strings on one line. capBit gives the number of a capability. An
 // unknown key, or capability, is an error that names it.
 func Parse(text string, capBit CapBit) (c Config, err error) {
 	for i, line := range strings.Split(text, "\n") {
@@ -54,7 +98,70 @@ func (c *Config) set(key, val string, capBit CapBit) error {
 		c.ControlAll = s == "all"
 		return err
 	}
-	return fmt.Errorf("unknown key")
+	return c.setOption(key, val)
+}
+
+func (c *Config) setOption(key, val string) (err error) {
+	switch key {
+	case "NoNewKeyring":
+		c.NoNewKeyring, err = parseBool(val)
+	case "ExecTreeKill":
+		c.ExecTreeKill, err = parseBool(val)
+	case "allow_unsealed":
+		var allow bool
+		allow, err = parseBool(val)
+		c.RequireSealed = !allow
+	case "ShimCgroup":
+		c.ShimCgroup, err = parseString(val)
+	case "LogOverflow":
+		if c.LogOverflow, err = parseString(val); err == nil {
+			err = CheckOverflow(c.LogOverflow)
+		}
+	case "LogSpool":
+		if c.LogSpool, err = parseInt(val); err == nil {
+			err = CheckSpool(c.LogSpool)
+		}
+	case "IoUid":
+		c.IoUid, err = parseID(val)
+	case "IoGid":
+		c.IoGid, err = parseID(val)
+	case "NoPivotRoot", "SystemdCgroup", "BinaryName", "Root", "CriuPath", "CriuImagePath", "CriuWorkPath", "TaskApiAddress", "TaskApiVersion":
+		err = fmt.Errorf("an option of containerd's request that means nothing for a node")
+	default:
+		err = fmt.Errorf("unknown key")
+	}
+	return err
+}
+
+// bare takes a value without quotes, up to a comment.
+func bare(val string) string {
+	val, _, _ = strings.Cut(val, "#")
+	return strings.TrimSpace(val)
+}
+
+func parseBool(val string) (bool, error) {
+	switch v := bare(val); v {
+	case "true", "false":
+		return v == "true", nil
+	default:
+		return false, fmt.Errorf("%s: want true or false", v)
+	}
+}
+
+func parseInt(val string) (int64, error) {
+	n, err := strconv.ParseInt(bare(val), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: want a number", bare(val))
+	}
+	return n, nil
+}
+
+func parseID(val string) (uint32, error) {
+	n, err := strconv.ParseUint(bare(val), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%s: want a number of 32 bits", bare(val))
+	}
+	return uint32(n), nil
 }
 
 // parseCaps takes a mask in the form of the kernel's bitmaps, 32 bits a group

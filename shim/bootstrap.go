@@ -17,11 +17,9 @@ import (
 	"strings"
 	"syscall"
 
-	bootapi "github.com/containerd/containerd/api/runtime/bootstrap/v1"
-	"github.com/containerd/containerd/api/types"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 const (
@@ -51,7 +49,7 @@ type startRequest struct {
 	ttrpcAddress  string // where events go
 	socketDir     string
 	debug         bool
-	options       *anypb.Any
+	options       *wire.Any
 	// legacy says that the caller is older than 2.3: options, not parameters, on
 	// standard input, and a JSON answer.
 	legacy bool
@@ -65,18 +63,18 @@ func parseStart(input []byte, f flags) (startRequest, error) {
 		id: f.id, namespace: f.namespace, address: f.address, debug: f.debug,
 		ttrpcAddress: os.Getenv(envTTRPC),
 	}
-	var p bootapi.BootstrapParams
-	if len(input) > 0 && proto.Unmarshal(input, &p) == nil && p.InstanceID == f.id && p.Namespace == f.namespace {
-		r.socketDir = p.GetSocketDir()
-		r.debug = r.debug || p.LogLevel <= bootapi.LogLevel_LOG_LEVEL_DEBUG
-		if p.ContainerdGrpcAddress != "" {
-			r.address = p.ContainerdGrpcAddress
+	var p wire.Params
+	if len(input) > 0 && wire.Unmarshal(input, &p) == nil && p.InstanceID == f.id && p.Namespace == f.namespace {
+		r.socketDir = p.SocketDir
+		r.debug = r.debug || p.LogLevel <= wire.LogLevelDebug
+		if p.GRPCAddress != "" {
+			r.address = p.GRPCAddress
 		}
-		if p.ContainerdTtrpcAddress != "" {
-			r.ttrpcAddress = p.ContainerdTtrpcAddress
+		if p.TTRPCAddress != "" {
+			r.ttrpcAddress = p.TTRPCAddress
 		}
 		for _, e := range p.Extensions {
-			if a := e.GetValue(); a != nil && isOptions(a.TypeUrl) {
+			if a := e.Value; a != nil && isOptions(a) {
 				r.options = a
 			}
 		}
@@ -84,8 +82,8 @@ func parseStart(input []byte, f flags) (startRequest, error) {
 	}
 	r.legacy = true
 	if len(input) > 0 {
-		r.options = &anypb.Any{}
-		if err := proto.Unmarshal(input, r.options); err != nil {
+		r.options = &wire.Any{}
+		if err := wire.Unmarshal(input, r.options); err != nil {
 			return r, fmt.Errorf("standard input: neither bootstrap parameters nor runtime options: %w", err)
 		}
 	}
@@ -158,13 +156,12 @@ func answer(w io.Writer, r startRequest, address string) error {
 	var err error
 	switch {
 	case !r.legacy:
-		res := &bootapi.BootstrapResult{Version: 3, Address: address, Protocol: "ttrpc"}
 		// Without this extension containerd runs the binary once more, with
-		// -info, to learn which mounts the shim makes itself. Empty: those that
-		// the kernel knows.
-		if err = res.AddExtension(&types.MountCapabilities{}); err == nil {
-			out, err = proto.Marshal(res)
-		}
+		// -info, to learn which mounts the shim makes itself.
+		out = wire.Marshal(&wire.Result{
+			Version: 3, Address: address, Protocol: "ttrpc",
+			Extensions: []*wire.Extension{{Value: &wire.Any{TypeURL: "type.googleapis.com/" + wire.MountCapabilitiesName}}},
+		})
 	case os.Getenv(envMaxVersion) != "":
 		out, err = json.Marshal(struct {
 			Version  int    `json:"version"`

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	ctrshim "github.com/containerd/containerd/v2/pkg/shim"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 func TestSocketPathIsTheOneThatContainerdComputes(t *testing.T) {
@@ -50,7 +51,8 @@ func TestStartKnowsBothProtocols(t *testing.T) {
 	t.Setenv(envTTRPC, "/env.ttrpc")
 	f := flags{id: "c1", namespace: "ns", address: "/flag.sock"}
 	dir := "/run/x/s"
-	opts := toAny(t, &runtimeoptions.Options{ConfigBody: []byte("IoUid = 1")})
+	theirs := toAny(t, &runtimeoptions.Options{ConfigBody: []byte("IoUid = 1")})
+	opts := &anypb.Any{TypeUrl: theirs.TypeURL, Value: theirs.Value}
 	legacy, err := proto.Marshal(opts)
 	if err != nil {
 		t.Fatal(err)

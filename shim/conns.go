@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
 
-	"github.com/containerd/ttrpc"
+	"github.com/containerd/log"
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/shim/rpc"
 )
 
 // connections checks who connects and keeps those who are connected.
@@ -24,24 +26,75 @@ func newConnections() *connections {
 	return &connections{open: map[*conn]struct{}{}, none: make(chan struct{}, 1)}
 }
 
-// Handshake implements ttrpc.Handshaker.
-func (c *connections) Handshake(ctx context.Context, nc net.Conn) (net.Conn, any, error) {
-	_, cred, err := ttrpc.UnixCredentialsFunc(checkPeer).Handshake(ctx, nc)
-	switch {
-	case errors.Is(err, errPeerEnded):
-		return ended{nc}, nil, nil
-	case err != nil:
-		return nil, nil, err
+// acceptPause is how long accept waits when the process or the machine is out of
+// descriptors or memory.
+const acceptPause = 100 * time.Millisecond
+
+// accept serves whoever connects, until l is closed.
+func (c *connections) accept(l *net.UnixListener, srv *rpc.Server) error {
+	for {
+		uc, err := l.AcceptUnix()
+		if err != nil {
+			if !passes(err) {
+				return err
+			}
+			log.L.WithError(err).Error("accept")
+			<-time.NewTimer(acceptPause).C
+			continue
+		}
+		n, err := c.admit(uc)
+		if err != nil {
+			// A process that ended is no error to log: with every container of a
+			// pod containerd starts a shim that connects, finds this one listening
+			// and ends.
+			if !errors.Is(err, errPeerEnded) {
+				log.L.WithError(err).Error("refusing connection")
+			}
+			uc.Close() //nolint:errcheck // nobody is there, or nobody to be heard
+			continue
+		}
+		go func() {
+			if err := srv.Serve(context.Background(), n); err != nil {
+				log.L.WithError(err).Error("connection")
+			}
+		}()
 	}
-	uc, ok := nc.(*net.UnixConn)
-	if !ok {
-		return nil, nil, fmt.Errorf("connection of type %T", nc)
+}
+
+// passes tells an error of accept(2) that another try may not meet.
+func passes(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// admit checks who has connected. Of one that is not admitted nothing is read.
+func (c *connections) admit(uc *net.UnixConn) (*conn, error) {
+	rc, err := uc.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := rc.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return nil, err
+	}
+	if credErr != nil {
+		return nil, fmt.Errorf("getsockopt(SO_PEERCRED): %w", credErr)
+	}
+	if err := checkPeer(cred); err != nil {
+		return nil, err
 	}
 	n := &conn{UnixConn: uc, c: c}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open[n] = struct{}{}
-	return n, cred, nil
+	return n, nil
 }
 
 // hangUp ends all connections, each as soon as it has its answer: who asks for
@@ -125,11 +178,3 @@ func (n *conn) Close() error {
 	n.c.mu.Unlock()
 	return n.UnixConn.Close()
 }
-
-// ended is the connection of a process that is no more. Nothing of what it may
-// have sent is read: nobody can tell any more who it was. It is no error to log:
-// with every container of a pod containerd starts a shim that connects, finds
-// this one listening and ends.
-type ended struct{ net.Conn }
-
-func (ended) Read([]byte) (int, error) { return 0, io.EOF }

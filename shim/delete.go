@@ -8,11 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	api "github.com/containerd/containerd/api/runtime/task/v2"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // deleteTimeout is for the whole of delete: containerd gives it five seconds.
@@ -40,13 +37,9 @@ func deleteDead(f flags, stdout, stderr io.Writer) error {
 	if err := deleteSocket(f, bundle); err != nil {
 		fmt.Fprintf(stderr, "remove socket: %v\n", err) // containerd logs it as a warning
 	}
-	out, err := proto.Marshal(&api.DeleteResponse{
-		Pid: uint32(pid), ExitStatus: st.Code, ExitedAt: timestamppb.New(st.At),
-	})
-	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
-	}
-	_, err = stdout.Write(out)
+	_, err = stdout.Write(wire.Marshal(&wire.DeleteResponse{
+		Pid: uint32(pid), ExitStatus: st.Code, ExitedAt: wire.NewTimestamp(st.At),
+	}))
 	return err
 }
 

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/rpc"
 )
 
 // Errors of the protocol layer itself. The text of the whole error is what the
@@ -28,19 +26,19 @@ var (
 // protocol, which would start the same refused container twice.
 var codeTable = []struct {
 	err  error
-	code codes.Code
+	code rpc.Code
 }{
-	{context.Canceled, codes.Canceled},
-	{context.DeadlineExceeded, codes.DeadlineExceeded},
-	{container.ErrNotFound, codes.NotFound},
-	{errNotFound, codes.NotFound},
-	{container.ErrExists, codes.AlreadyExists},
-	{errExists, codes.AlreadyExists},
-	{errPrecondition, codes.FailedPrecondition},
-	{container.ErrInvalid, codes.InvalidArgument},
-	{container.ErrUnsupported, codes.InvalidArgument},
-	{errInvalid, codes.InvalidArgument},
-	{errUnimplemented, codes.Unimplemented},
+	{context.Canceled, rpc.Canceled},
+	{context.DeadlineExceeded, rpc.DeadlineExceeded},
+	{container.ErrNotFound, rpc.NotFound},
+	{errNotFound, rpc.NotFound},
+	{container.ErrExists, rpc.AlreadyExists},
+	{errExists, rpc.AlreadyExists},
+	{errPrecondition, rpc.FailedPrecondition},
+	{container.ErrInvalid, rpc.InvalidArgument},
+	{container.ErrUnsupported, rpc.InvalidArgument},
+	{errInvalid, rpc.InvalidArgument},
+	{errUnimplemented, rpc.Unimplemented},
 }
 
 // toStatus gives an error its code and keeps its text: callers read exit codes
@@ -49,10 +47,10 @@ func toStatus(err error) error {
 	if err == nil {
 		return nil
 	}
-	code := codes.Unknown
+	code := rpc.Unknown
 	var state *container.StateError
 	if errors.As(err, &state) {
-		code = codes.FailedPrecondition
+		code = rpc.FailedPrecondition
 	}
 	for _, row := range codeTable {
 		if errors.Is(err, row.err) {
@@ -60,5 +58,5 @@ func toStatus(err error) error {
 			break
 		}
 	}
-	return status.Error(code, err.Error())
+	return &rpc.Error{Code: code, Text: err.Error()}
 }

@@ -8,16 +8,10 @@ import (
 	"sync"
 	"time"
 
-	apievents "github.com/containerd/containerd/api/events"
-	eventsapi "github.com/containerd/containerd/api/services/ttrpc/events/v1"
-	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/log"
-	"github.com/containerd/ttrpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ibex-run/ibex/shim/rpc"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 const (
@@ -42,14 +36,14 @@ type publisher struct {
 	backoff   func(try int) time.Duration // how long to wait before the next try
 
 	mu      sync.Mutex
-	queue   []*types.Envelope // guarded by mu
-	plain   int               // guarded by mu: queued events that are not exits
-	dropped int               // guarded by mu: since the queue was empty
-	running bool              // guarded by mu
-	idle    chan struct{}     // guarded by mu: closed when the queue is empty again
-	stop    chan struct{}     // closed by close
+	queue   []*wire.Envelope // guarded by mu
+	plain   int              // guarded by mu: queued events that are not exits
+	dropped int              // guarded by mu: since the queue was empty
+	running bool             // guarded by mu
+	idle    chan struct{}    // guarded by mu: closed when the queue is empty again
+	stop    chan struct{}    // closed by close
 
-	client *ttrpc.Client // owned by the goroutine
+	client *rpc.Client // owned by the goroutine
 }
 
 // newPublisher makes a publisher for containerd's event service at address, a
@@ -66,44 +60,12 @@ func newPublisher(namespace, address string) *publisher {
 	}
 }
 
-// topics has the name under which containerd passes on each event.
-func topic(e proto.Message) string {
-	switch e.(type) {
-	case *apievents.TaskCreate:
-		return "/tasks/create"
-	case *apievents.TaskStart:
-		return "/tasks/start"
-	case *apievents.TaskOOM:
-		return "/tasks/oom"
-	case *apievents.TaskExit:
-		return "/tasks/exit"
-	case *apievents.TaskDelete:
-		return "/tasks/delete"
-	case *apievents.TaskExecAdded:
-		return "/tasks/exec-added"
-	case *apievents.TaskExecStarted:
-		return "/tasks/exec-started"
-	case *apievents.TaskPaused:
-		return "/tasks/paused"
-	case *apievents.TaskResumed:
-		return "/tasks/resumed"
-	}
-	return "/tasks/?"
-}
-
-const exitTopic = "/tasks/exit"
-
 // publish puts an event at the end of the queue. It never blocks.
-func (p *publisher) publish(e proto.Message) {
-	a, err := pack(e)
-	if err != nil {
-		log.L.WithError(err).Error("encode event")
-		return
-	}
-	env := &types.Envelope{Timestamp: timestamppb.Now(), Namespace: p.namespace, Topic: topic(e), Event: a}
+func (p *publisher) publish(e wire.Event) {
+	env := wire.Pack(e, p.namespace, wire.NewTimestamp(time.Now()))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if env.Topic != exitTopic {
+	if env.Topic != wire.ExitTopic {
 		if p.plain >= maxQueued {
 			p.dropOldest()
 		}
@@ -121,7 +83,7 @@ func (p *publisher) publish(e proto.Message) {
 // that the queue is full. The head may be on its way already and stays.
 func (p *publisher) dropOldest() {
 	for i := 1; i < len(p.queue); i++ {
-		if t := p.queue[i].Topic; t != exitTopic {
+		if t := p.queue[i].Topic; t != wire.ExitTopic {
 			if p.dropped++; p.dropped == 1 {
 				log.L.WithField("topic", t).Warn("containerd is away and the queue is full: dropping events other than exits")
 			}
@@ -153,7 +115,7 @@ func (p *publisher) run() {
 
 		p.mu.Lock()
 		p.queue = p.queue[1:]
-		if e.Topic != exitTopic {
+		if e.Topic != wire.ExitTopic {
 			p.plain--
 		}
 		p.mu.Unlock()
@@ -171,7 +133,7 @@ func (p *publisher) stopped() bool {
 
 // deliver tries until the event has been taken, was refused maxRefusals times,
 // or the publisher is closed.
-func (p *publisher) deliver(e *types.Envelope) {
+func (p *publisher) deliver(e *wire.Envelope) {
 	refusals := 0
 	for try := 1; ; try++ {
 		err := p.forward(e)
@@ -199,31 +161,29 @@ func (p *publisher) deliver(e *types.Envelope) {
 
 // refused tells an answer of containerd's from a connection that failed.
 func refused(err error) bool {
-	s, ok := status.FromError(err)
-	if !ok || errors.Is(err, ttrpc.ErrClosed) {
+	var answer *rpc.Error
+	if !errors.As(err, &answer) {
 		return false
 	}
-	switch s.Code() {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+	switch answer.Code {
+	case rpc.Unavailable, rpc.DeadlineExceeded, rpc.Canceled:
 		return false
 	}
 	return true
 }
 
 // forward makes one try, two if the connection turns out to be an old one.
-func (p *publisher) forward(e *types.Envelope) error {
+func (p *publisher) forward(e *wire.Envelope) error {
 	for fresh := p.client == nil; ; fresh = true {
 		if p.client == nil {
 			conn, err := p.dial()
 			if err != nil {
 				return err
 			}
-			p.client = ttrpc.NewClient(conn)
+			p.client = rpc.NewClient(conn)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), forwardTimeout)
-		ctx = ttrpc.WithMetadata(ctx, ttrpc.MD{"containerd-namespace-ttrpc": {p.namespace}})
-		_, err := eventsapi.NewTTRPCEventsClient(p.client).Forward(ctx, &eventsapi.ForwardRequest{Envelope: e})
-		cancel()
+		err := p.client.Call("containerd.services.events.ttrpc.v1.Events", "Forward",
+			"containerd-namespace-ttrpc", p.namespace, &wire.ForwardRequest{Envelope: e}, forwardTimeout)
 		if err == nil || refused(err) {
 			return err
 		}
@@ -251,13 +211,3 @@ func (p *publisher) flush(ctx context.Context) {
 
 // close gives up what is still queued. It is called once.
 func (p *publisher) close() { close(p.stop) }
-
-// pack wraps a message as containerd's typeurl does: the type URL is the bare
-// name, without a host.
-func pack(m proto.Message) (*anypb.Any, error) {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return &anypb.Any{TypeUrl: string(m.ProtoReflect().Descriptor().FullName()), Value: b}, nil
-}

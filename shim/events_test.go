@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
-	apievents "github.com/containerd/containerd/api/events"
 	eventsapi "github.com/containerd/containerd/api/services/ttrpc/events/v1"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // daemon is containerd's event service.
@@ -80,15 +81,15 @@ func flushed(t *testing.T, p *publisher) {
 
 func TestEventsArriveInOrderThroughARestartOfContainerd(t *testing.T) {
 	p, d := testPublisher(t)
-	p.publish(&apievents.TaskCreate{}) // nobody listens yet
+	p.publish(&wire.TaskCreate{}) // nobody listens yet
 	d.start(t)
-	p.publish(&apievents.TaskStart{})
+	p.publish(&wire.TaskStart{})
 	flushed(t, p)
 	d.srv.Close()
-	p.publish(&apievents.TaskOOM{})
-	p.publish(&apievents.TaskExit{})
+	p.publish(&wire.TaskOOM{})
+	p.publish(&wire.TaskExit{})
 	d.start(t)
-	p.publish(&apievents.TaskDelete{})
+	p.publish(&wire.TaskDelete{})
 	flushed(t, p)
 	want := "[/tasks/create /tasks/start /tasks/oom /tasks/exit /tasks/delete]"
 	if got := fmt.Sprint(d.seen()); got != want {
@@ -100,8 +101,8 @@ func TestARefusedEventDoesNotBlockTheNext(t *testing.T) {
 	p, d := testPublisher(t)
 	d.refuse = "/tasks/oom"
 	d.start(t)
-	p.publish(&apievents.TaskOOM{})
-	p.publish(&apievents.TaskExit{})
+	p.publish(&wire.TaskOOM{})
+	p.publish(&wire.TaskExit{})
 	flushed(t, p)
 	got := d.seen()
 	if len(got) != maxRefusals+1 || got[len(got)-1] != "/tasks/exit" {
@@ -112,16 +113,16 @@ func TestARefusedEventDoesNotBlockTheNext(t *testing.T) {
 func TestAFullQueueKeepsExits(t *testing.T) {
 	p, d := testPublisher(t)
 	for range 10 {
-		p.publish(&apievents.TaskExit{})
+		p.publish(&wire.TaskExit{})
 		for range maxQueued / 5 {
-			p.publish(&apievents.TaskExecAdded{})
+			p.publish(&wire.TaskExecAdded{})
 		}
 	}
 	d.start(t)
 	flushed(t, p)
 	exits, plain := 0, 0
 	for _, topic := range d.seen() {
-		if topic == exitTopic {
+		if topic == wire.ExitTopic {
 			exits++
 		} else {
 			plain++
@@ -134,7 +135,7 @@ func TestAFullQueueKeepsExits(t *testing.T) {
 
 func TestAClosedPublisherLetsGo(t *testing.T) {
 	p, _ := testPublisher(t)
-	p.publish(&apievents.TaskExit{})
+	p.publish(&wire.TaskExit{})
 	p.close()
 	flushed(t, p)
 }

@@ -6,11 +6,8 @@ import (
 	"io"
 	"runtime"
 
-	"github.com/containerd/containerd/api/types"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
-
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // RuntimeName is the name under which containerd knows this runtime.
@@ -33,13 +30,13 @@ func info(stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read standard input: %w", err)
 	}
-	ri := &types.RuntimeInfo{
+	ri := &wire.RuntimeInfo{
 		Name:    RuntimeName,
-		Version: &types.RuntimeVersion{Version: Version, Revision: Revision},
+		Version: &wire.RuntimeVersion{Version: Version, Revision: Revision},
 	}
 	if len(input) > 0 {
-		ri.Options = &anypb.Any{}
-		if err := proto.Unmarshal(input, ri.Options); err != nil {
+		ri.Options = &wire.Any{}
+		if err := wire.Unmarshal(input, ri.Options); err != nil {
 			return fmt.Errorf("decode runtime options: %w", err)
 		}
 		if _, err := parseOptions(ri.Options); err != nil {
@@ -50,12 +47,8 @@ func info(stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("encode features: %w", err)
 	}
-	ri.Features = &anypb.Any{TypeUrl: featuresURL, Value: doc}
-	out, err := proto.Marshal(ri)
-	if err != nil {
-		return fmt.Errorf("encode runtime info: %w", err)
-	}
-	_, err = stdout.Write(out)
+	ri.Features = &wire.Any{TypeURL: featuresURL, Value: doc}
+	_, err = stdout.Write(wire.Marshal(ri))
 	return err
 }
 

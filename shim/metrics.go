@@ -3,213 +3,228 @@ package shim
 import (
 	"strconv"
 
-	v1 "github.com/containerd/cgroups/v3/cgroup1/stats"
-	v2 "github.com/containerd/cgroups/v3/cgroup2/stats"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ibex-run/ibex/cgroups"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
-// metrics puts a reading into the message that containerd and the CRI plugin
-// decode, io.containerd.cgroups.v1.Metrics or v2.Metrics. What was not read
-// stays nil, which readers take for "not there".
-func metrics(s *cgroups.Stats) proto.Message {
+// metrics encodes a reading as the message that containerd and the CRI plugin
+// decode. What was not read is not there. The reading may be reused afterwards.
+func metrics(s *cgroups.Stats) *wire.Any {
+	b := make([]byte, 0, metricsSize)
 	if s.Version == 2 {
-		return metricsV2(s)
+		return &wire.Any{TypeURL: "io.containerd.cgroups.v2.Metrics", Value: wire.Append(b, (*metricsV2)(s))}
 	}
-	return metricsV1(s)
+	return &wire.Any{TypeURL: "io.containerd.cgroups.v1.Metrics", Value: wire.Append(b, (*metricsV1)(s))}
 }
 
-func metricsV1(s *cgroups.Stats) *v1.Metrics {
-	m := &v1.Metrics{}
+// metricsSize is enough for a container on a small machine.
+const metricsSize = 768
+
+// metricsV1 is io.containerd.cgroups.v1.Metrics (cgroup1/stats/metrics.proto of
+// containerd/cgroups).
+type metricsV1 cgroups.Stats
+
+// Fields implements wire.Message, for encoding only.
+func (s *metricsV1) Fields(c *wire.Coder) {
+	for i := range s.Hugetlb {
+		h := &s.Hugetlb[i]
+		at := c.Open(1)
+		numbers(c, 1, h.Usage, h.Max, h.Failcnt)
+		c.PutString(4, pageSizeName(h.PageSize))
+		c.Close(at)
+	}
 	if s.Has&cgroups.HasPids != 0 {
 		// 0 is "no limit" here, as containerd's own reader has it.
-		m.Pids = &v1.PidsStat{Current: s.Pids.Current, Limit: zeroForNone(s.Pids.Limit)}
+		message(c, 2, s.Pids.Current, zeroForNone(s.Pids.Limit))
 	}
 	if s.Has&(cgroups.HasCPU|cgroups.HasPerCPU|cgroups.HasThrottling) != 0 {
-		m.CPU = &v1.CPUStat{
-			Usage: &v1.CPUUsage{
-				Total: s.CPU.Usage, User: s.CPU.User, Kernel: s.CPU.Kernel, PerCPU: s.CPU.PerCPU,
-			},
-			Throttling: &v1.Throttle{
-				Periods: s.CPU.Periods, ThrottledPeriods: s.CPU.ThrottledPeriods, ThrottledTime: s.CPU.ThrottledTime,
-			},
-		}
+		cpu := c.Open(3)
+		usage := c.Open(1)
+		numbers(c, 1, s.CPU.Usage, s.CPU.Kernel, s.CPU.User)
+		c.PutUints(4, s.CPU.PerCPU)
+		c.Close(usage)
+		message(c, 2, s.CPU.Periods, s.CPU.ThrottledPeriods, s.CPU.ThrottledTime)
+		c.Close(cpu)
 	}
 	if s.Has&(cgroups.HasMemory|cgroups.HasMemoryStat) != 0 {
-		m.Memory = memoryV1(s)
-	}
-	if s.Has&cgroups.HasOOMControl != 0 {
-		o := &s.Memory.OOMControl
-		m.MemoryOomControl = &v1.MemoryOomControl{OomKillDisable: o.KillDisable, UnderOom: o.UnderOOM, OomKill: o.Kill}
+		at := c.Open(4)
+		s.memory(c)
+		c.Close(at)
 	}
 	if s.Has&cgroups.HasBlkio != 0 {
-		m.Blkio = blkioV1(s.IO.Entries)
+		at := c.Open(5)
+		s.blkio(c)
+		c.Close(at)
+	}
+	putRdma(c, 6, (*cgroups.Stats)(s))
+	if s.Has&cgroups.HasOOMControl != 0 {
+		o := &s.Memory.OOMControl
+		message(c, 9, o.KillDisable, o.UnderOOM, o.Kill)
+	}
+}
+
+func (s *metricsV1) memory(c *wire.Coder) {
+	st := &s.Memory.V1
+	numbers(c, 1, st.Cache, st.RSS, st.RSSHuge, st.MappedFile, st.Dirty, st.Writeback,
+		st.PgPgIn, st.PgPgOut, st.PgFault, st.PgMajFault,
+		st.InactiveAnon, st.ActiveAnon, st.InactiveFile, st.ActiveFile, st.Unevictable,
+		st.HierarchicalMemoryLimit, st.HierarchicalSwapLimit)
+	numbers(c, 18, st.TotalCache, st.TotalRSS, st.TotalRSSHuge, st.TotalMappedFile, st.TotalDirty, st.TotalWriteback,
+		st.TotalPgPgIn, st.TotalPgPgOut, st.TotalPgFault, st.TotalPgMajFault,
+		st.TotalInactiveAnon, st.TotalActiveAnon, st.TotalInactiveFile, st.TotalActiveFile, st.TotalUnevictable)
+	counter(c, 33, &s.Memory.Memory)
+	if s.Has&cgroups.HasSwap != 0 {
+		counter(c, 34, &s.Memory.Swap)
+	}
+	if s.Has&cgroups.HasKernel != 0 {
+		counter(c, 35, &s.Memory.Kernel)
+	}
+	if s.Has&cgroups.HasKernelTCP != 0 {
+		counter(c, 36, &s.Memory.KernelTCP)
+	}
+}
+
+func counter(c *wire.Coder, n int, m *cgroups.Counter) {
+	message(c, n, m.Limit, m.Usage, m.Max, m.Failcnt)
+}
+
+// blkioFields are the numbers of the lists, by kind.
+var blkioFields = [...]int{
+	cgroups.IOServiceBytes: 1,
+	cgroups.IOServiced:     2,
+	cgroups.IOQueued:       3,
+	cgroups.IOServiceTime:  4,
+	cgroups.IOWaitTime:     5,
+	cgroups.IOMerged:       6,
+	cgroups.IOTime:         7,
+	cgroups.IOSectors:      8,
+}
+
+func (s *metricsV1) blkio(c *wire.Coder) {
+	for i := range s.IO.Entries {
+		e := &s.IO.Entries[i]
+		if int(e.Kind) >= len(blkioFields) {
+			continue
+		}
+		at := c.Open(blkioFields[e.Kind])
+		c.PutString(1, e.Op.String())
+		numbers(c, 3, e.Major, e.Minor, e.Value) // 2 is a name that the kernel does not tell
+		c.Close(at)
+	}
+}
+
+// metricsV2 is io.containerd.cgroups.v2.Metrics (cgroup2/stats/metrics.proto).
+type metricsV2 cgroups.Stats
+
+// Fields implements wire.Message, for encoding only.
+func (s *metricsV2) Fields(c *wire.Coder) {
+	if s.Has&cgroups.HasPids != 0 {
+		message(c, 1, s.Pids.Current, s.Pids.Limit)
+	}
+	if s.Has&cgroups.HasCPU != 0 {
+		at := c.Open(2)
+		numbers(c, 1, s.CPU.Usage/1000, s.CPU.User/1000, s.CPU.Kernel/1000,
+			s.CPU.Periods, s.CPU.ThrottledPeriods, s.CPU.ThrottledTime/1000)
+		pressure(c, 7, s.Has&cgroups.HasCPUPressure != 0, &s.CPU.Pressure)
+		numbers(c, 8, s.CPU.Bursts, s.CPU.BurstTime/1000)
+		c.Close(at)
+	}
+	if s.Has&(cgroups.HasMemory|cgroups.HasMemoryStat) != 0 {
+		at := c.Open(4)
+		s.memory(c)
+		c.Close(at)
+	}
+	putRdma(c, 5, (*cgroups.Stats)(s))
+	if s.Has&cgroups.HasIO != 0 {
+		at := c.Open(6)
+		for i := range s.IO.Usage {
+			u := &s.IO.Usage[i]
+			message(c, 1, u.Major, u.Minor, u.ReadBytes, u.WriteBytes, u.ReadIOs, u.WriteIOs)
+		}
+		pressure(c, 2, s.Has&cgroups.HasIOPressure != 0, &s.IO.Pressure)
+		c.Close(at)
 	}
 	for i := range s.Hugetlb {
 		h := &s.Hugetlb[i]
-		m.Hugetlb = append(m.Hugetlb, &v1.HugetlbStat{
-			Usage: h.Usage, Max: h.Max, Failcnt: h.Failcnt, Pagesize: pageSizeName(h.PageSize),
-		})
-	}
-	if s.Has&cgroups.HasRdma != 0 {
-		m.Rdma = &v1.RdmaStat{}
-		for i := range s.Rdma {
-			r := &s.Rdma[i]
-			m.Rdma.Current = append(m.Rdma.Current, &v1.RdmaEntry{
-				Device: r.Device, HcaHandles: clamp32(r.Handles), HcaObjects: clamp32(r.Objects),
-			})
-			m.Rdma.Limit = append(m.Rdma.Limit, &v1.RdmaEntry{
-				Device: r.Device, HcaHandles: clamp32(r.HandleLimit), HcaObjects: clamp32(r.ObjectLimit),
-			})
-		}
-	}
-	return m
-}
-
-func memoryV1(s *cgroups.Stats) *v1.MemoryStat {
-	st := &s.Memory.V1
-	m := &v1.MemoryStat{
-		Cache: st.Cache, RSS: st.RSS, RSSHuge: st.RSSHuge, MappedFile: st.MappedFile,
-		Dirty: st.Dirty, Writeback: st.Writeback,
-		PgPgIn: st.PgPgIn, PgPgOut: st.PgPgOut, PgFault: st.PgFault, PgMajFault: st.PgMajFault,
-		InactiveAnon: st.InactiveAnon, ActiveAnon: st.ActiveAnon,
-		InactiveFile: st.InactiveFile, ActiveFile: st.ActiveFile, Unevictable: st.Unevictable,
-		HierarchicalMemoryLimit: st.HierarchicalMemoryLimit, HierarchicalSwapLimit: st.HierarchicalSwapLimit,
-		TotalCache: st.TotalCache, TotalRSS: st.TotalRSS, TotalRSSHuge: st.TotalRSSHuge,
-		TotalMappedFile: st.TotalMappedFile, TotalDirty: st.TotalDirty, TotalWriteback: st.TotalWriteback,
-		TotalPgPgIn: st.TotalPgPgIn, TotalPgPgOut: st.TotalPgPgOut,
-		TotalPgFault: st.TotalPgFault, TotalPgMajFault: st.TotalPgMajFault,
-		TotalInactiveAnon: st.TotalInactiveAnon, TotalActiveAnon: st.TotalActiveAnon,
-		TotalInactiveFile: st.TotalInactiveFile, TotalActiveFile: st.TotalActiveFile,
-		TotalUnevictable: st.TotalUnevictable,
-		Usage:            entryV1(&s.Memory.Memory),
-	}
-	if s.Has&cgroups.HasSwap != 0 {
-		m.Swap = entryV1(&s.Memory.Swap)
-	}
-	if s.Has&cgroups.HasKernel != 0 {
-		m.Kernel = entryV1(&s.Memory.Kernel)
-	}
-	if s.Has&cgroups.HasKernelTCP != 0 {
-		m.KernelTCP = entryV1(&s.Memory.KernelTCP)
-	}
-	return m
-}
-
-func entryV1(c *cgroups.Counter) *v1.MemoryEntry {
-	return &v1.MemoryEntry{Usage: c.Usage, Limit: c.Limit, Max: c.Max, Failcnt: c.Failcnt}
-}
-
-func blkioV1(entries []cgroups.IOEntry) *v1.BlkIOStat {
-	b := &v1.BlkIOStat{}
-	lists := [...]*[]*v1.BlkIOEntry{
-		cgroups.IOServiceBytes: &b.IoServiceBytesRecursive,
-		cgroups.IOServiced:     &b.IoServicedRecursive,
-		cgroups.IOQueued:       &b.IoQueuedRecursive,
-		cgroups.IOServiceTime:  &b.IoServiceTimeRecursive,
-		cgroups.IOWaitTime:     &b.IoWaitTimeRecursive,
-		cgroups.IOMerged:       &b.IoMergedRecursive,
-		cgroups.IOTime:         &b.IoTimeRecursive,
-		cgroups.IOSectors:      &b.SectorsRecursive,
-	}
-	for i := range entries {
-		e := &entries[i]
-		if int(e.Kind) >= len(lists) {
-			continue
-		}
-		*lists[e.Kind] = append(*lists[e.Kind], &v1.BlkIOEntry{
-			Op: e.Op.String(), Major: e.Major, Minor: e.Minor, Value: e.Value,
-		})
-	}
-	return b
-}
-
-func metricsV2(s *cgroups.Stats) *v2.Metrics {
-	m := &v2.Metrics{}
-	if s.Has&cgroups.HasPids != 0 {
-		m.Pids = &v2.PidsStat{Current: s.Pids.Current, Limit: s.Pids.Limit}
-	}
-	if s.Has&cgroups.HasCPU != 0 {
-		c := &s.CPU
-		m.CPU = &v2.CPUStat{
-			UsageUsec: c.Usage / 1000, UserUsec: c.User / 1000, SystemUsec: c.Kernel / 1000,
-			NrPeriods: c.Periods, NrThrottled: c.ThrottledPeriods, ThrottledUsec: c.ThrottledTime / 1000,
-			NrBursts: c.Bursts, BurstUsec: c.BurstTime / 1000,
-			PSI: pressureV2(s.Has&cgroups.HasCPUPressure != 0, &c.Pressure),
-		}
-	}
-	if s.Has&(cgroups.HasMemory|cgroups.HasMemoryStat) != 0 {
-		m.Memory = memoryV2(s)
+		at := c.Open(7)
+		numbers(c, 1, h.Usage, h.Max)
+		c.PutString(3, pageSizeName(h.PageSize))
+		c.PutUint(4, h.Failcnt)
+		c.Close(at)
 	}
 	if s.Has&cgroups.HasMemoryEvents != 0 {
 		e := &s.Memory.Events
-		m.MemoryEvents = &v2.MemoryEvents{
-			Low: e.Low, High: e.High, Max: e.Max, Oom: e.OOM, OomKill: e.OOMKill, OomGroupKill: e.OOMGroupKill,
-		}
+		message(c, 8, e.Low, e.High, e.Max, e.OOM, e.OOMKill, e.OOMGroupKill)
 	}
-	if s.Has&cgroups.HasIO != 0 {
-		m.Io = &v2.IOStat{PSI: pressureV2(s.Has&cgroups.HasIOPressure != 0, &s.IO.Pressure)}
-		for i := range s.IO.Usage {
-			u := &s.IO.Usage[i]
-			m.Io.Usage = append(m.Io.Usage, &v2.IOEntry{
-				Major: u.Major, Minor: u.Minor,
-				Rbytes: u.ReadBytes, Wbytes: u.WriteBytes, Rios: u.ReadIOs, Wios: u.WriteIOs,
-			})
-		}
-	}
-	for i := range s.Hugetlb {
-		h := &s.Hugetlb[i]
-		m.Hugetlb = append(m.Hugetlb, &v2.HugeTlbStat{
-			Current: h.Usage, Max: h.Max, Failcnt: h.Failcnt, Pagesize: pageSizeName(h.PageSize),
-		})
-	}
-	if s.Has&cgroups.HasRdma != 0 {
-		m.Rdma = &v2.RdmaStat{}
-		for i := range s.Rdma {
-			r := &s.Rdma[i]
-			m.Rdma.Current = append(m.Rdma.Current, &v2.RdmaEntry{
-				Device: r.Device, HcaHandles: clamp32(r.Handles), HcaObjects: clamp32(r.Objects),
-			})
-			m.Rdma.Limit = append(m.Rdma.Limit, &v2.RdmaEntry{
-				Device: r.Device, HcaHandles: clamp32(r.HandleLimit), HcaObjects: clamp32(r.ObjectLimit),
-			})
-		}
-	}
-	return m
 }
 
-func memoryV2(s *cgroups.Stats) *v2.MemoryStat {
+func (s *metricsV2) memory(c *wire.Coder) {
 	st := &s.Memory.V2
-	return &v2.MemoryStat{
-		Anon: st.Anon, File: st.File, KernelStack: st.KernelStack, Slab: st.Slab, Sock: st.Sock, Shmem: st.Shmem,
-		FileMapped: st.FileMapped, FileDirty: st.FileDirty, FileWriteback: st.FileWriteback, AnonThp: st.AnonTHP,
-		InactiveAnon: st.InactiveAnon, ActiveAnon: st.ActiveAnon,
-		InactiveFile: st.InactiveFile, ActiveFile: st.ActiveFile, Unevictable: st.Unevictable,
-		SlabReclaimable: st.SlabReclaimable, SlabUnreclaimable: st.SlabUnreclaimable,
-		Pgfault: st.PgFault, Pgmajfault: st.PgMajFault,
-		WorkingsetRefault: st.WorkingsetRefault, WorkingsetActivate: st.WorkingsetActivate,
-		WorkingsetNodereclaim: st.WorkingsetNodeReclaim,
-		Pgrefill:              st.PgRefill, Pgscan: st.PgScan, Pgsteal: st.PgSteal,
-		Pgactivate: st.PgActivate, Pgdeactivate: st.PgDeactivate,
-		Pglazyfree: st.PgLazyFree, Pglazyfreed: st.PgLazyFreed,
-		ThpFaultAlloc: st.THPFaultAlloc, ThpCollapseAlloc: st.THPCollapseAlloc,
-		Usage: s.Memory.Memory.Usage, UsageLimit: s.Memory.Memory.Limit, MaxUsage: s.Memory.Memory.Max,
-		SwapUsage: s.Memory.Swap.Usage, SwapLimit: s.Memory.Swap.Limit, SwapMaxUsage: s.Memory.Swap.Max,
-		PSI: pressureV2(s.Has&cgroups.HasMemoryPressure != 0, &s.Memory.Pressure),
-	}
+	numbers(c, 1, st.Anon, st.File, st.KernelStack, st.Slab, st.Sock, st.Shmem,
+		st.FileMapped, st.FileDirty, st.FileWriteback, st.AnonTHP,
+		st.InactiveAnon, st.ActiveAnon, st.InactiveFile, st.ActiveFile, st.Unevictable,
+		st.SlabReclaimable, st.SlabUnreclaimable)
+	numbers(c, 18, st.PgFault, st.PgMajFault,
+		st.WorkingsetRefault, st.WorkingsetActivate, st.WorkingsetNodeReclaim,
+		st.PgRefill, st.PgScan, st.PgSteal, st.PgActivate, st.PgDeactivate, st.PgLazyFree, st.PgLazyFreed,
+		st.THPFaultAlloc, st.THPCollapseAlloc)
+	m, swap := &s.Memory.Memory, &s.Memory.Swap
+	numbers(c, 32, m.Usage, m.Limit, swap.Usage, swap.Limit, m.Max, swap.Max)
+	pressure(c, 38, s.Has&cgroups.HasMemoryPressure != 0, &s.Memory.Pressure)
 }
 
-func pressureV2(has bool, p *cgroups.Pressure) *v2.PSIStats {
+func pressure(c *wire.Coder, n int, has bool, p *cgroups.Pressure) {
 	if !has {
-		return nil
+		return
 	}
-	return &v2.PSIStats{Some: stallV2(&p.Some), Full: stallV2(&p.Full)}
+	at := c.Open(n)
+	stall(c, 1, &p.Some)
+	stall(c, 2, &p.Full)
+	c.Close(at)
 }
 
-func stallV2(s *cgroups.Stall) *v2.PSIData {
-	return &v2.PSIData{
-		Avg10: float64(s.Avg10) / 100, Avg60: float64(s.Avg60) / 100, Avg300: float64(s.Avg300) / 100, Total: s.Total,
+func stall(c *wire.Coder, n int, s *cgroups.Stall) {
+	at := c.Open(n)
+	c.PutFloat(1, float64(s.Avg10)/100)
+	c.PutFloat(2, float64(s.Avg60)/100)
+	c.PutFloat(3, float64(s.Avg300)/100)
+	c.PutUint(4, s.Total)
+	c.Close(at)
+}
+
+// putRdma is the same in both versions.
+func putRdma(c *wire.Coder, n int, s *cgroups.Stats) {
+	if s.Has&cgroups.HasRdma == 0 {
+		return
+	}
+	at := c.Open(n)
+	for i := range s.Rdma {
+		rdmaEntry(c, 1, s.Rdma[i].Device, s.Rdma[i].Handles, s.Rdma[i].Objects)
+	}
+	for i := range s.Rdma {
+		rdmaEntry(c, 2, s.Rdma[i].Device, s.Rdma[i].HandleLimit, s.Rdma[i].ObjectLimit)
+	}
+	c.Close(at)
+}
+
+func rdmaEntry(c *wire.Coder, n int, device string, handles, objects uint64) {
+	at := c.Open(n)
+	c.PutString(1, device)
+	numbers(c, 2, clamp32(handles), clamp32(objects))
+	c.Close(at)
+}
+
+// message is a field that is a message of numbers, from 1 on.
+func message(c *wire.Coder, n int, values ...uint64) {
+	at := c.Open(n)
+	numbers(c, 1, values...)
+	c.Close(at)
+}
+
+// numbers are fields with numbers that follow on each other.
+func numbers(c *wire.Coder, first int, values ...uint64) {
+	for i, v := range values {
+		c.PutUint(first+i, v)
 	}
 }
 
@@ -220,7 +235,8 @@ func zeroForNone(limit uint64) uint64 {
 	return limit
 }
 
-func clamp32(v uint64) uint32 { return uint32(min(v, 1<<32-1)) }
+// clamp32 fits a number into a field of 32 bits.
+func clamp32(v uint64) uint64 { return min(v, 1<<32-1) }
 
 // pageSizeName is the kernel's spelling in hugetlb file names, such as 2MB.
 func pageSizeName(bytes uint64) string {

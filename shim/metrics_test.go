@@ -8,6 +8,7 @@ import (
 	v2 "github.com/containerd/cgroups/v3/cgroup2/stats"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ibex-run/ibex/cgroups"
 )
@@ -65,6 +66,17 @@ func zeroFields(m protoreflect.Message, prefix string) (names []string) {
 	return names
 }
 
+// decoded is what containerd makes of a reading.
+func decoded(t testing.TB, s *cgroups.Stats) proto.Message {
+	t.Helper()
+	a := metrics(s)
+	m, err := anypb.UnmarshalNew(&anypb.Any{TypeUrl: "/" + a.TypeURL, Value: a.Value}, proto.UnmarshalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func TestMetricsCarryEveryFieldThatAReadingHas(t *testing.T) {
 	for _, tt := range []struct {
 		version int
@@ -73,7 +85,11 @@ func TestMetricsCarryEveryFieldThatAReadingHas(t *testing.T) {
 		{1, map[string]bool{"network": true, "cgroup_stats": true}},
 		{2, map[string]bool{"network": true}},
 	} {
-		m := metrics(fullStats(tt.version))
+		s := fullStats(tt.version)
+		m := decoded(t, s)
+		if want := metricsOf(s); !proto.Equal(m, want) {
+			t.Errorf("version %d:\n%v\nwant\n%v", tt.version, m, want)
+		}
 		for _, name := range zeroFields(m.ProtoReflect(), "") {
 			last := name[len(name)-6:]
 			if !tt.absent[name] && last != "device" { // blkio entries name numbers only
@@ -85,13 +101,13 @@ func TestMetricsCarryEveryFieldThatAReadingHas(t *testing.T) {
 
 func TestMetricsHaveTheUnitsOfTheirVersion(t *testing.T) {
 	s := fullStats(1)
-	m1 := metrics(s).(*v1.Metrics)
+	m1 := decoded(t, s).(*v1.Metrics)
 	if m1.CPU.Usage.Total != s.CPU.Usage || m1.Hugetlb[0].Pagesize != "2MB" {
 		t.Errorf("v1: cpu %d, page size %s; want %d ns, 2MB", m1.CPU.Usage.Total, m1.Hugetlb[0].Pagesize, s.CPU.Usage)
 	}
 	s.Version = 2
 	s.Memory.Pressure.Some.Avg10 = 1234
-	m2 := metrics(s).(*v2.Metrics)
+	m2 := decoded(t, s).(*v2.Metrics)
 	if m2.CPU.UsageUsec != s.CPU.Usage/1000 || m2.Memory.PSI.Some.Avg10 != 12.34 {
 		t.Errorf("v2: cpu %d, pressure %v; want %d µs, 12.34 %%", m2.CPU.UsageUsec, m2.Memory.PSI.Some.Avg10, s.CPU.Usage/1000)
 	}
@@ -99,9 +115,8 @@ func TestMetricsHaveTheUnitsOfTheirVersion(t *testing.T) {
 
 func TestAbsentPartsStayAbsent(t *testing.T) {
 	for _, version := range []int{1, 2} {
-		m := metrics(&cgroups.Stats{Version: version})
-		if b, err := proto.Marshal(m); err != nil || len(b) != 0 {
-			t.Errorf("version %d: an empty reading became %v, %v", version, m, err)
+		if b := metrics(&cgroups.Stats{Version: version}).Value; len(b) != 0 {
+			t.Errorf("version %d: an empty reading became %x", version, b)
 		}
 	}
 }

@@ -8,11 +8,9 @@ import (
 	"os"
 	"strings"
 
-	runcoptions "github.com/containerd/containerd/api/types/runc/options"
-	runtimeoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
 	"github.com/pelletier/go-toml/v2"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // maxConfigSize bounds a configuration file; a real one is a few lines.
@@ -43,19 +41,19 @@ type options struct {
 // parseOptions decodes what containerd attached to a request: nothing, runc's
 // options, or runtimeoptions.v1.Options, which is what the CRI plugin and ctr
 // send for every runtime that is not runc's own.
-func parseOptions(a *anypb.Any) (options, error) {
+func parseOptions(a *wire.Any) (options, error) {
 	var o options
-	if a == nil || (a.TypeUrl == "" && len(a.Value) == 0) {
+	if a == nil || (a.TypeURL == "" && len(a.Value) == 0) {
 		return o, nil
 	}
 	var err error
-	switch messageName(a.TypeUrl) {
-	case runcOptionsName:
+	switch a.Name() {
+	case wire.RuncOptionsName:
 		o, err = runcOptions(a.Value)
-	case tomlOptionsName:
+	case wire.RuntimeOptionsName:
 		o, err = tomlOptions(a.Value)
 	default:
-		return o, fmt.Errorf("runtime options: type %q is not known: %w", a.TypeUrl, errInvalid)
+		return o, fmt.Errorf("runtime options: type %q is not known: %w", a.TypeURL, errInvalid)
 	}
 	if err != nil {
 		return o, err
@@ -66,29 +64,19 @@ func parseOptions(a *anypb.Any) (options, error) {
 	return o, nil
 }
 
-const (
-	runcOptionsName = "containerd.runc.v1.Options"
-	tomlOptionsName = "runtimeoptions.v1.Options"
-)
-
 // isOptions tells runtime options from the other things that come with a start.
-func isOptions(typeURL string) bool {
-	name := messageName(typeURL)
-	return name == runcOptionsName || name == tomlOptionsName
-}
-
-// messageName strips the prefix that some senders put before the name.
-func messageName(typeURL string) string {
-	return typeURL[strings.LastIndexByte(typeURL, '/')+1:]
+func isOptions(a *wire.Any) bool {
+	name := a.Name()
+	return name == wire.RuncOptionsName || name == wire.RuntimeOptionsName
 }
 
 func runcOptions(data []byte) (options, error) {
-	var r runcoptions.Options
-	if err := proto.Unmarshal(data, &r); err != nil {
+	var r wire.RuncOptions
+	if err := wire.Unmarshal(data, &r); err != nil {
 		return options{}, fmt.Errorf("decode runtime options: %w: %w", err, errInvalid)
 	}
 	return options{
-		NoNewKeyring: r.NoNewKeyring, ShimCgroup: r.ShimCgroup, IoUid: r.IoUid, IoGid: r.IoGid,
+		NoNewKeyring: r.NoNewKeyring, ShimCgroup: r.ShimCgroup, IoUid: r.IoUID, IoGid: r.IoGID,
 		NoPivotRoot: r.NoPivotRoot, SystemdCgroup: r.SystemdCgroup,
 		BinaryName: r.BinaryName, Root: r.Root,
 		CriuImagePath: r.CriuImagePath, CriuWorkPath: r.CriuWorkPath,
@@ -96,8 +84,8 @@ func runcOptions(data []byte) (options, error) {
 }
 
 func tomlOptions(data []byte) (options, error) {
-	var r runtimeoptions.Options
-	if err := proto.Unmarshal(data, &r); err != nil {
+	var r wire.RuntimeOptions
+	if err := wire.Unmarshal(data, &r); err != nil {
 		return options{}, fmt.Errorf("decode runtime options: %w: %w", err, errInvalid)
 	}
 	body, from := r.ConfigBody, "ConfigBody"

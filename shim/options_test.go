@@ -10,16 +10,17 @@ import (
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	runtimeoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
-func toAny(t *testing.T, m proto.Message) *anypb.Any {
+func toAny(t *testing.T, m proto.Message) *wire.Any {
 	t.Helper()
-	a, err := pack(m)
+	b, err := proto.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return &wire.Any{TypeURL: string(m.ProtoReflect().Descriptor().FullName()), Value: b}
 }
 
 func TestOptionsMeanTheSameInEveryForm(t *testing.T) {
@@ -30,14 +31,14 @@ func TestOptionsMeanTheSameInEveryForm(t *testing.T) {
 	}
 	want := options{NoNewKeyring: true, IoUid: 7, IoGid: 8, ShimCgroup: "/x", SystemdCgroup: true}
 	prefixed := toAny(t, &runtimeoptions.Options{ConfigBody: []byte(body)})
-	prefixed.TypeUrl = "type.googleapis.com/" + prefixed.TypeUrl
+	prefixed.TypeURL = "type.googleapis.com/" + prefixed.TypeURL
 	for _, tt := range []struct {
 		name string
-		in   *anypb.Any
+		in   *wire.Any
 		want options
 	}{
 		{"nothing", nil, options{}},
-		{"an empty Any", &anypb.Any{}, options{}},
+		{"an empty Any", &wire.Any{}, options{}},
 		{"an empty body", toAny(t, &runtimeoptions.Options{}), options{}},
 		{"TOML", toAny(t, &runtimeoptions.Options{ConfigBody: []byte(body)}), want},
 		{"TOML, with a prefixed type", prefixed, want},
@@ -57,15 +58,15 @@ func TestOptionsMeanTheSameInEveryForm(t *testing.T) {
 func TestBadOptionsNameWhatIsBad(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		in   *anypb.Any
+		in   *wire.Any
 		text string
 	}{
 		{"an unknown key", toAny(t, &runtimeoptions.Options{ConfigBody: []byte("IoUid = 1\nNoSuchKey = 2")}), "unknown key NoSuchKey"},
 		{"an unknown table", toAny(t, &runtimeoptions.Options{ConfigBody: []byte("[extra]\nkey = 1")}), "unknown key extra"},
 		{"a wrong type", toAny(t, &runtimeoptions.Options{ConfigBody: []byte("IoUid = 'x'")}), "IoUid"},
 		{"no pivot_root", toAny(t, &runcoptions.Options{NoPivotRoot: true}), "NoPivotRoot"},
-		{"an unknown message", &anypb.Any{TypeUrl: "a.b.C", Value: []byte{1}}, "a.b.C"},
-		{"garbage", &anypb.Any{TypeUrl: "containerd.runc.v1.Options", Value: []byte{0xff}}, "decode"},
+		{"an unknown message", &wire.Any{TypeURL: "a.b.C", Value: []byte{1}}, "a.b.C"},
+		{"garbage", &wire.Any{TypeURL: "containerd.runc.v1.Options", Value: []byte{0xff}}, "decode"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := parseOptions(tt.in)

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"sync"
 
-	apievents "github.com/containerd/containerd/api/events"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // process is the first process of a task or one that Exec added.
@@ -86,7 +85,7 @@ func (p *process) startInit(ctx context.Context, cp *container.Process) error {
 		}
 		return err
 	}
-	p.settle(true, &apievents.TaskStart{ContainerID: p.t.id, Pid: uint32(cp.PID())})
+	p.settle(true, &wire.TaskStart{ContainerID: p.t.id, Pid: uint32(cp.PID())})
 	return nil
 }
 
@@ -112,12 +111,12 @@ func (p *process) startExec(ctx context.Context, cp *container.Process, poll *po
 		io.closeStdin()
 	}
 	p.t.mu.Unlock()
-	p.settle(true, &apievents.TaskExecStarted{ContainerID: p.t.id, ExecID: p.id, Pid: uint32(cp.PID())})
+	p.settle(true, &wire.TaskExecStarted{ContainerID: p.t.id, ExecID: p.id, Pid: uint32(cp.PID())})
 	return nil
 }
 
 // settle publishes an event and lets exits pass, or holds them back.
-func (p *process) settle(settled bool, event proto.Message) {
+func (p *process) settle(settled bool, event wire.Event) {
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
 	if event != nil {

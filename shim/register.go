@@ -3,48 +3,45 @@ package shim
 import (
 	"context"
 
-	"github.com/containerd/ttrpc"
+	"github.com/ibex-run/ibex/shim/rpc"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
-// register offers the Task API under both of its names. The messages of version
-// 2 and 3 are the same on the wire, so one set of Go types serves both; that of
-// version 3 would link gRPC and an HTTP/2 server, 7 MB of binary and a third of
-// the start-up time.
-func register(srv *ttrpc.Server, s *service) {
-	desc := &ttrpc.ServiceDesc{Methods: map[string]ttrpc.Method{
-		"State":      method(s.State),
-		"Create":     method(s.Create),
-		"Start":      method(s.Start),
-		"Delete":     method(s.Delete),
-		"Pids":       method(s.Pids),
-		"Pause":      method(s.Pause),
-		"Resume":     method(s.Resume),
-		"Checkpoint": method(s.Checkpoint),
-		"Kill":       method(s.Kill),
-		"Exec":       method(s.Exec),
-		"ResizePty":  method(s.ResizePty),
-		"CloseIO":    method(s.CloseIO),
-		"Update":     method(s.Update),
-		"Wait":       method(s.Wait),
-		"Stats":      method(s.Stats),
-		"Connect":    method(s.Connect),
-		"Shutdown":   method(s.Shutdown),
-	}}
-	srv.RegisterService("containerd.task.v2.Task", desc)
-	srv.RegisterService("containerd.task.v3.Task", desc)
+// server offers the Task API under both of its names. The messages of version 2
+// and 3 are the same on the wire.
+func (s *service) server() *rpc.Server {
+	return &rpc.Server{
+		Services: []string{"containerd.task.v2.Task", "containerd.task.v3.Task"},
+		Methods: map[string]rpc.Handler{
+			"State":      method(s.State),
+			"Create":     method(s.Create),
+			"Start":      method(s.Start),
+			"Delete":     method(s.Delete),
+			"Pids":       method(s.Pids),
+			"Pause":      method(s.Pause),
+			"Resume":     method(s.Resume),
+			"Checkpoint": method(s.Checkpoint),
+			"Kill":       method(s.Kill),
+			"Exec":       method(s.Exec),
+			"ResizePty":  method(s.ResizePty),
+			"CloseIO":    method(s.CloseIO),
+			"Update":     method(s.Update),
+			"Wait":       method(s.Wait),
+			"Stats":      method(s.Stats),
+			"Connect":    method(s.Connect),
+			"Shutdown":   method(s.Shutdown),
+		},
+	}
 }
 
 // method adapts a call and gives its error a code.
-func method[Req, Res any](call func(context.Context, *Req) (*Res, error)) ttrpc.Method {
-	return func(ctx context.Context, unmarshal func(any) error) (any, error) {
-		req := new(Req)
-		if err := unmarshal(req); err != nil {
-			return nil, err
-		}
+func method[Req any, P interface {
+	*Req
+	wire.Message
+}, Res wire.Message](call func(context.Context, P) (Res, error),
+) rpc.Handler {
+	return rpc.Method(func(ctx context.Context, req P) (Res, error) {
 		res, err := call(ctx, req)
-		if err != nil {
-			return nil, toStatus(err)
-		}
-		return res, nil
-	}
+		return res, toStatus(err)
+	})
 }

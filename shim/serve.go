@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/containerd/log"
-	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/container"
@@ -96,13 +95,8 @@ func listener(f flags) (*net.UnixListener, error) {
 // serve answers until Shutdown or a signal.
 func (s *service) serve(l *net.UnixListener) error {
 	conns := newConnections()
-	srv, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(conns))
-	if err != nil {
-		return err
-	}
-	register(srv, s)
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(context.Background(), l) }()
+	go func() { failed <- conns.accept(l, s.server()) }()
 	select {
 	case err := <-failed:
 		return err
@@ -119,7 +113,7 @@ func (s *service) serve(l *net.UnixListener) error {
 	s.events.flush(ctx)
 	s.events.close()
 	conns.wait(goodbyeTimeout)
-	return srv.Close()
+	return nil
 }
 
 // watchSignals ends the shim on SIGTERM and SIGINT, containers or not: who asks

@@ -5,57 +5,53 @@ import (
 	"fmt"
 	"os"
 
-	apievents "github.com/containerd/containerd/api/events"
-	api "github.com/containerd/containerd/api/runtime/task/v2"
-	runcoptions "github.com/containerd/containerd/api/types/runc/options"
-	tasktypes "github.com/containerd/containerd/api/types/task"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // The Task API. Each method decodes, asks one thing of a task, encodes. Errors
 // get their codes in register.go.
 
-var empty = &emptypb.Empty{}
+var empty = &wire.Empty{}
 
 // State reports what is known of a process, from memory alone.
-func (s *service) State(_ context.Context, r *api.StateRequest) (*api.StateResponse, error) {
+func (s *service) State(_ context.Context, r *wire.ProcessRequest) (*wire.StateResponse, error) {
 	t, p, cp, err := s.lookup(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
 	}
 	status := statusOf(cp.Status())
 	exit, ended := exitOf(cp)
-	if status == tasktypes.Status_STOPPED && !ended {
-		status = tasktypes.Status_RUNNING // how it ended is not known yet
+	if status == wire.Stopped && !ended {
+		status = wire.Running // how it ended is not known yet
 	}
-	return &api.StateResponse{
+	return &wire.StateResponse{
 		ID: p.name(), Bundle: t.bundle, Pid: uint32(cp.PID()), Status: status,
 		Stdin: p.spec.stdin, Stdout: p.spec.stdout, Stderr: p.spec.stderr, Terminal: p.spec.terminal,
 		ExitStatus: exit.Code, ExitedAt: timestamp(exit.At), ExecID: r.ExecID,
 	}, nil
 }
 
-func statusOf(st container.Status) tasktypes.Status {
+func statusOf(st container.Status) wire.State {
 	switch st {
 	case container.Created:
-		return tasktypes.Status_CREATED
+		return wire.Created
 	case container.Running:
-		return tasktypes.Status_RUNNING
+		return wire.Running
 	case container.Paused:
-		return tasktypes.Status_PAUSED
+		return wire.Paused
 	case container.Stopped:
-		return tasktypes.Status_STOPPED
+		return wire.Stopped
 	}
-	return tasktypes.Status_UNKNOWN
+	return wire.Unknown
 }
 
 // Start runs a process that Create or Exec has prepared.
-func (s *service) Start(ctx context.Context, r *api.StartRequest) (*api.StartResponse, error) {
+func (s *service) Start(ctx context.Context, r *wire.ProcessRequest) (*wire.PidResponse, error) {
 	_, p, cp, err := s.lookup(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
@@ -68,11 +64,11 @@ func (s *service) Start(ctx context.Context, r *api.StartRequest) (*api.StartRes
 		return nil, err
 	}
 	s.memory.touch()
-	return &api.StartResponse{Pid: uint32(cp.PID())}, nil
+	return &wire.PidResponse{Pid: uint32(cp.PID())}, nil
 }
 
 // Delete removes a process, or the container with its first one.
-func (s *service) Delete(ctx context.Context, r *api.DeleteRequest) (*api.DeleteResponse, error) {
+func (s *service) Delete(ctx context.Context, r *wire.ProcessRequest) (*wire.DeleteResponse, error) {
 	t, p, cp, err := s.lookup(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
@@ -87,11 +83,11 @@ func (s *service) Delete(ctx context.Context, r *api.DeleteRequest) (*api.Delete
 	}
 	s.memory.touch()
 	exit, _ := exitOf(cp)
-	return &api.DeleteResponse{Pid: uint32(cp.PID()), ExitStatus: exit.Code, ExitedAt: timestamp(exit.At)}, nil
+	return &wire.DeleteResponse{Pid: uint32(cp.PID()), ExitStatus: exit.Code, ExitedAt: timestamp(exit.At)}, nil
 }
 
 // Exec adds a process to a container; Start runs it.
-func (s *service) Exec(_ context.Context, r *api.ExecProcessRequest) (*emptypb.Empty, error) {
+func (s *service) Exec(_ context.Context, r *wire.ExecRequest) (*wire.Empty, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
@@ -116,12 +112,12 @@ func (s *service) Exec(_ context.Context, r *api.ExecProcessRequest) (*emptypb.E
 	t.mu.Lock()
 	p.p = cp
 	t.mu.Unlock()
-	s.events.publish(&apievents.TaskExecAdded{ContainerID: t.id, ExecID: r.ExecID})
+	s.events.publish(&wire.TaskExecAdded{ContainerID: t.id, ExecID: r.ExecID})
 	return empty, nil
 }
 
 // Wait returns when a process has ended.
-func (s *service) Wait(ctx context.Context, r *api.WaitRequest) (*api.WaitResponse, error) {
+func (s *service) Wait(ctx context.Context, r *wire.ProcessRequest) (*wire.WaitResponse, error) {
 	_, p, _, err := s.lookup(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
@@ -130,11 +126,11 @@ func (s *service) Wait(ctx context.Context, r *api.WaitRequest) (*api.WaitRespon
 	if err != nil {
 		return nil, err
 	}
-	return &api.WaitResponse{ExitStatus: st.Code, ExitedAt: timestamp(st.At)}, nil
+	return &wire.WaitResponse{ExitStatus: st.Code, ExitedAt: timestamp(st.At)}, nil
 }
 
 // Kill sends a signal to a process, or to all of a container.
-func (s *service) Kill(ctx context.Context, r *api.KillRequest) (*emptypb.Empty, error) {
+func (s *service) Kill(ctx context.Context, r *wire.KillRequest) (*wire.Empty, error) {
 	t, _, cp, err := s.lookup(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
@@ -154,7 +150,7 @@ func (s *service) Kill(ctx context.Context, r *api.KillRequest) (*emptypb.Empty,
 const maxSignal = 64
 
 // CloseIO lets a process see the end of its input.
-func (s *service) CloseIO(_ context.Context, r *api.CloseIORequest) (*emptypb.Empty, error) {
+func (s *service) CloseIO(_ context.Context, r *wire.CloseIORequest) (*wire.Empty, error) {
 	_, p, _, err := s.lookup(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
@@ -166,7 +162,7 @@ func (s *service) CloseIO(_ context.Context, r *api.CloseIORequest) (*emptypb.Em
 }
 
 // ResizePty sets the size of a terminal, also of one that does not exist yet.
-func (s *service) ResizePty(_ context.Context, r *api.ResizePtyRequest) (*emptypb.Empty, error) {
+func (s *service) ResizePty(_ context.Context, r *wire.ResizeRequest) (*wire.Empty, error) {
 	_, p, cp, err := s.lookup(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
@@ -179,7 +175,7 @@ func (s *service) ResizePty(_ context.Context, r *api.ResizePtyRequest) (*emptyp
 
 // Pids lists the processes of a container, with the exec IDs of those that have
 // one.
-func (s *service) Pids(_ context.Context, r *api.PidsRequest) (*api.PidsResponse, error) {
+func (s *service) Pids(_ context.Context, r *wire.ContainerRequest) (*wire.PidsResponse, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
@@ -188,13 +184,11 @@ func (s *service) Pids(_ context.Context, r *api.PidsRequest) (*api.PidsResponse
 	if err != nil {
 		return nil, err
 	}
-	res := &api.PidsResponse{Processes: make([]*tasktypes.ProcessInfo, 0, len(infos))}
+	res := &wire.PidsResponse{Processes: make([]*wire.ProcessInfo, 0, len(infos))}
 	for _, in := range infos {
-		pi := &tasktypes.ProcessInfo{Pid: uint32(in.PID)}
+		pi := &wire.ProcessInfo{Pid: uint32(in.PID)}
 		if in.ExecID != "" {
-			if pi.Info, err = pack(&runcoptions.ProcessDetails{ExecID: in.ExecID}); err != nil {
-				return nil, err
-			}
+			pi.Info = &wire.Any{TypeURL: wire.DetailsName, Body: &wire.ProcessDetails{ExecID: in.ExecID}}
 		}
 		res.Processes = append(res.Processes, pi)
 	}
@@ -202,7 +196,7 @@ func (s *service) Pids(_ context.Context, r *api.PidsRequest) (*api.PidsResponse
 }
 
 // Pause stops every process of a container.
-func (s *service) Pause(ctx context.Context, r *api.PauseRequest) (*emptypb.Empty, error) {
+func (s *service) Pause(ctx context.Context, r *wire.ContainerRequest) (*wire.Empty, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
@@ -210,12 +204,12 @@ func (s *service) Pause(ctx context.Context, r *api.PauseRequest) (*emptypb.Empt
 	if err := t.c.Pause(ctx); err != nil {
 		return nil, err
 	}
-	s.events.publish(&apievents.TaskPaused{ContainerID: t.id})
+	s.events.publish(&wire.TaskPaused{ContainerID: t.id})
 	return empty, nil
 }
 
 // Resume lets them go on.
-func (s *service) Resume(ctx context.Context, r *api.ResumeRequest) (*emptypb.Empty, error) {
+func (s *service) Resume(ctx context.Context, r *wire.ContainerRequest) (*wire.Empty, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
@@ -223,12 +217,12 @@ func (s *service) Resume(ctx context.Context, r *api.ResumeRequest) (*emptypb.Em
 	if err := t.c.Resume(ctx); err != nil {
 		return nil, err
 	}
-	s.events.publish(&apievents.TaskResumed{ContainerID: t.id})
+	s.events.publish(&wire.TaskResumed{ContainerID: t.id})
 	return empty, nil
 }
 
 // Update changes limits of a container.
-func (s *service) Update(ctx context.Context, r *api.UpdateTaskRequest) (*emptypb.Empty, error) {
+func (s *service) Update(ctx context.Context, r *wire.UpdateRequest) (*wire.Empty, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
@@ -241,7 +235,7 @@ func (s *service) Update(ctx context.Context, r *api.UpdateTaskRequest) (*emptyp
 }
 
 // Stats reads the container's cgroup.
-func (s *service) Stats(_ context.Context, r *api.StatsRequest) (*api.StatsResponse, error) {
+func (s *service) Stats(_ context.Context, r *wire.ContainerRequest) (*wire.StatsResponse, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
@@ -251,17 +245,13 @@ func (s *service) Stats(_ context.Context, r *api.StatsRequest) (*api.StatsRespo
 	if err := t.c.Stats(st); err != nil {
 		return nil, err
 	}
-	a, err := pack(metrics(st))
-	if err != nil {
-		return nil, err
-	}
-	return &api.StatsResponse{Stats: a}, nil
+	return &wire.StatsResponse{Stats: metrics(st)}, nil
 }
 
 // Connect tells who serves. It touches no container, so that a containerd that
 // has just restarted never waits for one.
-func (s *service) Connect(_ context.Context, r *api.ConnectRequest) (*api.ConnectResponse, error) {
-	res := &api.ConnectResponse{ShimPid: uint32(os.Getpid()), Version: "3"}
+func (s *service) Connect(_ context.Context, r *wire.ContainerRequest) (*wire.ConnectResponse, error) {
+	res := &wire.ConnectResponse{ShimPid: uint32(os.Getpid()), Version: "3"}
 	if _, _, cp, err := s.lookup(r.ID, ""); err == nil {
 		res.TaskPid = uint32(cp.PID())
 	}
@@ -269,12 +259,12 @@ func (s *service) Connect(_ context.Context, r *api.ConnectRequest) (*api.Connec
 }
 
 // Checkpoint does not exist yet.
-func (s *service) Checkpoint(context.Context, *api.CheckpointTaskRequest) (*emptypb.Empty, error) {
+func (s *service) Checkpoint(context.Context, *wire.Empty) (*wire.Empty, error) {
 	return nil, fmt.Errorf("checkpoint: %w", errUnimplemented)
 }
 
 // Shutdown ends the shim, unless it still serves containers.
-func (s *service) Shutdown(context.Context, *api.ShutdownRequest) (*emptypb.Empty, error) {
+func (s *service) Shutdown(context.Context, *wire.Empty) (*wire.Empty, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.tasks)+len(s.creating) == 0 {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	apievents "github.com/containerd/containerd/api/events"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // task is one container as containerd sees it: its processes and the order of
@@ -90,9 +88,9 @@ func (t *task) announce() {
 		p := t.exits[0]
 		t.exits = t.exits[1:]
 		st := p.p.ExitStatus()
-		t.events.publish(&apievents.TaskExit{
+		t.events.publish(&wire.TaskExit{
 			ContainerID: t.id, ID: p.name(), Pid: uint32(p.p.PID()),
-			ExitStatus: st.Code, ExitedAt: timestamppb.New(st.At),
+			ExitStatus: st.Code, ExitedAt: wire.NewTimestamp(st.At),
 		})
 		if p.io != nil {
 			p.io.exited()

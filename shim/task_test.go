@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	apievents "github.com/containerd/containerd/api/events"
-
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 func TestAnExitWaitsForTheEventOfItsStart(t *testing.T) {
@@ -19,7 +18,7 @@ func TestAnExitWaitsForTheEventOfItsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	init.settle(true, &apievents.TaskCreate{ContainerID: "c1"})
+	init.settle(true, &wire.TaskCreate{ContainerID: "c1"})
 	init.settle(false, nil)           // Start is under way
 	tk.onExit(new(container.Process)) // and the process has ended already
 	select {
@@ -27,7 +26,7 @@ func TestAnExitWaitsForTheEventOfItsStart(t *testing.T) {
 		t.Error("the exit was announced before the start")
 	default:
 	}
-	init.settle(true, &apievents.TaskStart{ContainerID: "c1"})
+	init.settle(true, &wire.TaskStart{ContainerID: "c1"})
 	waitDone(t, "exit", init.exited)
 	flushed(t, pub)
 	if got, want := fmt.Sprint(d.seen()), "[/tasks/create /tasks/start /tasks/exit]"; got != want {
@@ -43,7 +42,7 @@ func TestTheExitOfTheFirstProcessWaitsForThatOfAnExec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	init.settle(true, &apievents.TaskCreate{})
+	init.settle(true, &wire.TaskCreate{})
 	exec, err := tk.reserve("e", ioSpec{}, ioOwner{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +55,7 @@ func TestTheExitOfTheFirstProcessWaitsForThatOfAnExec(t *testing.T) {
 	if got := fmt.Sprint(d.seen()); got != "[/tasks/create]" {
 		t.Errorf("events before the start of the exec = %s", got)
 	}
-	exec.settle(true, &apievents.TaskExecStarted{})
+	exec.settle(true, &wire.TaskExecStarted{})
 	waitDone(t, "exit of the exec", exec.exited)
 	waitDone(t, "exit of the first process", init.exited)
 	flushed(t, pub)

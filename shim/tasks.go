@@ -9,14 +9,11 @@ import (
 	"sync"
 	"time"
 
-	apievents "github.com/containerd/containerd/api/events"
-	api "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/log"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // service serves the Task API for all containers of one shim.
@@ -104,7 +101,7 @@ func (s *service) settleClaim(id string, t *task) {
 }
 
 // Create makes a container, up to the point where only Start is missing.
-func (s *service) Create(ctx context.Context, r *api.CreateTaskRequest) (*api.CreateTaskResponse, error) {
+func (s *service) Create(ctx context.Context, r *wire.CreateRequest) (*wire.PidResponse, error) {
 	if r.Checkpoint != "" {
 		return nil, fmt.Errorf("restore from checkpoint: %w", errUnimplemented)
 	}
@@ -125,15 +122,15 @@ func (s *service) Create(ctx context.Context, r *api.CreateTaskRequest) (*api.Cr
 	}
 	init := t.c.Init()
 	s.settleClaim(r.ID, t)
-	t.procs[""].settle(true, &apievents.TaskCreate{
+	t.procs[""].settle(true, &wire.TaskCreate{
 		ContainerID: r.ID, Bundle: r.Bundle, Rootfs: r.Rootfs, Checkpoint: r.Checkpoint, Pid: uint32(init.PID()),
-		IO: &apievents.TaskIO{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal},
+		IO: &wire.TaskIO{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal},
 	})
 	s.memory.touch()
-	return &api.CreateTaskResponse{Pid: uint32(init.PID())}, nil
+	return &wire.PidResponse{Pid: uint32(init.PID())}, nil
 }
 
-func (s *service) create(ctx context.Context, r *api.CreateTaskRequest, o options) (*task, error) {
+func (s *service) create(ctx context.Context, r *wire.CreateRequest, o options) (*task, error) {
 	poll, err := s.poller()
 	if err != nil {
 		return nil, err
@@ -155,7 +152,7 @@ func (s *service) create(ctx context.Context, r *api.CreateTaskRequest, o option
 		ID: r.ID, Bundle: r.Bundle, Rootfs: rootfsMounts(r), Terminal: r.Terminal,
 		Stdio: io.child, NoNewKeyring: o.NoNewKeyring,
 		OnExit:    t.onExit,
-		OnOOM:     func() { s.events.publish(&apievents.TaskOOM{ContainerID: r.ID}) },
+		OnOOM:     func() { s.events.publish(&wire.TaskOOM{ContainerID: r.ID}) },
 		OnWarning: func(err error) { log.L.WithError(err).Warn("container") },
 	})
 	if err != nil {
@@ -175,7 +172,7 @@ func (s *service) create(ctx context.Context, r *api.CreateTaskRequest, o option
 	return t, nil
 }
 
-func rootfsMounts(r *api.CreateTaskRequest) []container.RootfsMount {
+func rootfsMounts(r *wire.CreateRequest) []container.RootfsMount {
 	var mounts []container.RootfsMount
 	for _, m := range r.Rootfs {
 		mounts = append(mounts, container.RootfsMount{
@@ -205,7 +202,7 @@ func (s *service) deleteTask(ctx context.Context, t *task, p *process, cp *conta
 	}
 	s.mu.Unlock()
 	exit, _ := exitOf(cp)
-	s.events.publish(&apievents.TaskDelete{
+	s.events.publish(&wire.TaskDelete{
 		ContainerID: t.id, Pid: uint32(cp.PID()), ExitStatus: exit.Code, ExitedAt: timestamp(exit.At),
 	})
 	return nil
@@ -221,12 +218,12 @@ func (s *service) stopLocked() {
 
 // decodeJSON decodes a part of the OCI specification, which travels as JSON
 // under a type URL of its own.
-func decodeJSON(a *anypb.Any, name string, v any) error {
+func decodeJSON(a *wire.Any, name string, v any) error {
 	if a == nil {
 		return fmt.Errorf("%s is missing: %w", name, errInvalid)
 	}
-	if got := messageName(a.TypeUrl); got != name {
-		return fmt.Errorf("type %q where %s is expected: %w", a.TypeUrl, name, errInvalid)
+	if got := a.Name(); got != name {
+		return fmt.Errorf("type %q where %s is expected: %w", a.TypeURL, name, errInvalid)
 	}
 	if err := json.Unmarshal(a.Value, v); err != nil {
 		return fmt.Errorf("decode %s: %w: %w", name, err, errInvalid)
@@ -235,9 +232,9 @@ func decodeJSON(a *anypb.Any, name string, v any) error {
 }
 
 // timestamp is nil for the zero time: a process that has not ended.
-func timestamp(t time.Time) *timestamppb.Timestamp {
+func timestamp(t time.Time) *wire.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
-	return timestamppb.New(t)
+	return wire.NewTimestamp(t)
 }

@@ -113,9 +113,6 @@ func (c *Container) compileSeccomp() (err error) {
 	if c.seccomp, err = seccomp.Compile(c.spec.Linux.Seccomp); err != nil {
 		return fmt.Errorf("linux.seccomp: %w: %w", err, ErrInvalid)
 	}
-	if c.seccomp != nil && c.seccomp.NeedsListener {
-		return unsupported("linux.seccomp: SCMP_ACT_NOTIFY")
-	}
 	return nil
 }
 
@@ -185,6 +182,12 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 		Hold:   true,
 		Notify: func() { c.exited(p) },
 	}
+	agent, err := c.connectAgent()
+	if err != nil {
+		return err
+	}
+	defer closeAgent(agent)
+	s.Listener = c.tellAgent(agent, specs.StateCreating)
 	if pauses(c.spec) {
 		// The hooks are told the PID, so the process has to be there by then.
 		s.SetupInside = true

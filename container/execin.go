@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/exec"
@@ -81,9 +82,24 @@ func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exe
 		},
 		Notify: func() { c.exited(p) },
 	}
+	agent, err := c.connectAgent()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAgent(agent)
+	s.Listener = c.tellAgent(agent, specs.StateRunning)
 	p.useBelow(s.Place)
 	p.useLeaf(s.Place)
 	child, err := exec.Run(ctx, s)
+	if nested(err, s.Place) && p.leaf == nil {
+		dir, dirErr := c.initsGroup()
+		if dirErr != nil {
+			return nil, errors.Join(err, dirErr)
+		}
+		defer dir.Close()
+		s.Place.CgroupInto = dir.FD()
+		child, err = exec.Run(ctx, s)
+	}
 	if !errors.Is(err, exec.ErrPIDsLimit) {
 		return child, err
 	}

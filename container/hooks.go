@@ -116,16 +116,33 @@ func (c *Container) runHooks(ctx context.Context, name string, status specs.Cont
 	place func() (*exec.Place, func(), error),
 ) error {
 	for i := range hooksOf(c.spec.Hooks, name) {
-		at, done, err := place()
-		if err == nil {
-			err = runHook(ctx, &hooksOf(c.spec.Hooks, name)[i], c.hookProcess(name), at, c.ociState(status, pid))
-			done()
-		}
-		if err != nil {
+		if err := c.oneHook(ctx, name, i, c.ociState(status, pid), place); err != nil {
 			return fmt.Errorf("hooks.%s[%d]: %w", name, i, err)
 		}
 	}
 	return nil
+}
+
+func (c *Container) oneHook(ctx context.Context, name string, i int, state *specs.State,
+	place func() (*exec.Place, func(), error),
+) error {
+	at, done, err := place()
+	if err != nil {
+		return err
+	}
+	defer done()
+	s := &exec.Start{Place: at}
+	p := c.hookProcess(name)
+	if p.Seccomp != nil {
+		agent, err := c.connectAgent()
+		if err != nil {
+			return err
+		}
+		defer closeAgent(agent)
+		s.Listener = c.tellAgent(agent, state.Status)
+	}
+	s.Process = &p
+	return runHook(ctx, &hooksOf(c.spec.Hooks, name)[i], s, state)
 }
 
 // hookProcess is what a hook may do: on the host's side what we may, inside the
@@ -157,7 +174,8 @@ func (c *Container) ociState(status specs.ContainerState, pid int) *specs.State 
 
 // runHook runs one hook: its own environment and nothing of the container's
 // (CVE-2025-23266), the state on standard input, its output for the error only.
-func runHook(ctx context.Context, h *specs.Hook, p exec.Process, at *exec.Place, state *specs.State) error {
+func runHook(ctx context.Context, h *specs.Hook, s *exec.Start, state *specs.State) error {
+	p := s.Process
 	host, err := host()
 	if err != nil {
 		return err
@@ -175,7 +193,7 @@ func runHook(ctx context.Context, h *specs.Hook, p exec.Process, at *exec.Place,
 	if len(p.Args) == 0 {
 		p.Args = []string{h.Path}
 	}
-	at.Proc = host.proc.FD()
+	s.Place.Proc = host.proc.FD()
 	if h.Timeout != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(*h.Timeout)*time.Second,
@@ -193,7 +211,7 @@ func runHook(ctx context.Context, h *specs.Hook, p exec.Process, at *exec.Place,
 		return err
 	}
 	p.Stdio = [3]int{int(inR.Fd()), int(outW.Fd()), int(outW.Fd())}
-	child, err := exec.Run(ctx, &exec.Start{Process: &p, Place: at})
+	child, err := exec.Run(ctx, s)
 	inR.Close()
 	outW.Close()
 	if err != nil {
@@ -242,7 +260,8 @@ func poststop(ctx context.Context, hooks []specs.Hook, state *specs.State) error
 	var errs []error
 	for i := range hooks {
 		at, _, _ := hostPlace()
-		if err := runHook(ctx, &hooks[i], privileged(false), at, state); err != nil {
+		p := privileged(false)
+		if err := runHook(ctx, &hooks[i], &exec.Start{Process: &p, Place: at}, state); err != nil {
 			errs = append(errs, fmt.Errorf("hooks.poststop[%d]: %w", i, err))
 		}
 	}

@@ -36,6 +36,9 @@ type Start struct {
 	// moves it (Child.Release). It is the way in when the cgroup's pids limit
 	// refuses a fork, since it does not limit migration (cgroups(7)).
 	Migrate bool
+	// Listener gets the listener of a seccomp filter that has one, which it borrows,
+	// and the PID of the process.
+	Listener func(fd, pid int) error
 	// Notify, if set, is called when the process was reaped. It must not block.
 	Notify func()
 }
@@ -152,7 +155,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		b.Prlimit(l.Resource, l.Soft, l.Max)
 	}
 	b.About("")
-	credentials(b, p)
+	credentials(b, p, sk)
 	if forks && !inside {
 		forkInto(b, sk)
 	}
@@ -160,9 +163,15 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	if p.Terminal {
 		b.Ioctl(plan.Num(0, "stdin"), unix.TIOCSCTTY, 0)
 	}
+	last := p.NoNewPrivs && p.Seccomp != nil
+	if last && s.Hold && p.Seccomp.listens() {
+		// The listener goes by the socket, which a detached process gives up.
+		loadFilter(b, p, sk)
+		last = false
+	}
 	path := finish(b, s, sock)
-	if p.NoNewPrivs && p.Seccomp != nil {
-		b.Seccomp(p.Seccomp.Flags, p.Seccomp.Program)
+	if last {
+		loadFilter(b, p, sk)
 	}
 	if s.Hold {
 		b.ExecveBuf(path, p.Args, p.Env)
@@ -305,7 +314,7 @@ func scheduling(b *plan.Builder, p *Process) {
 
 // credentials gives up everything that the process is not to have.
 // capabilities(7), user_namespaces(7); the order is step 9 to 11 of compile.
-func credentials(b *plan.Builder, p *Process) {
+func credentials(b *plan.Builder, p *Process, sock plan.FD) {
 	have := bounding()
 	if p.AllCaps {
 		have = ^uint64(0)
@@ -318,7 +327,7 @@ func credentials(b *plan.Builder, p *Process) {
 	if p.NoNewPrivs {
 		b.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	} else if p.Seccomp != nil {
-		b.Seccomp(p.Seccomp.Flags, p.Seccomp.Program)
+		loadFilter(b, p, sock)
 	}
 	b.Umask(int(p.Umask))
 	// Always, even for an empty list: the caller's groups are never inherited.

@@ -73,6 +73,9 @@ type Filter struct {
 	Flags   uint // SECCOMP_FILTER_FLAG_*
 }
 
+// listens reports whether loading the filter gives a listener.
+func (f *Filter) listens() bool { return f.Flags&unix.SECCOMP_FILTER_FLAG_NEW_LISTENER != 0 }
+
 // Label is an LSM label and the file below /proc/thread-self/attr that takes it.
 type Label struct {
 	File  string // such as "exec" or "apparmor/exec"

@@ -170,6 +170,8 @@ func (c *Child) handshake(ctx context.Context) error {
 		switch n := len(msg); {
 		case n == len(readyMsg) && c.start.Hold:
 			ready = true
+		case n == len(listenerMsg) && c.listener > 0:
+			// What a notifying filter stops waits for whoever gets the listener.
 		case n == len(pauseMsg) && mayPause:
 			paused, mayPause = true, false
 		case n == pidMsg && c.helper != nil && c.PID == 0:
@@ -178,6 +180,9 @@ func (c *Child) handshake(ctx context.Context) error {
 			}
 		default:
 			return c.failure(msg)
+		}
+		if err := c.giveListener(); err != nil {
+			return err
 		}
 		// The helper's report of the PID may come after the process's own.
 		if paused && c.PID != 0 {
@@ -246,7 +251,7 @@ func (c *Child) receive(ctx context.Context) ([]byte, error) {
 	sock := c.sock
 	stop := context.AfterFunc(ctx, func() { sock.SetReadDeadline(time.Unix(1, 0)) }) //nolint:errcheck // at worst the deadline above
 	defer stop()
-	n, err := c.sock.Read(c.buf[:])
+	n, err := c.read()
 	switch {
 	case err == nil:
 		return c.buf[:n], nil
@@ -308,6 +313,10 @@ func (c *Child) Release(ctx context.Context, path string) error {
 func (c *Child) closeSock() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.listener > 0 {
+		unix.Close(c.listener)
+		c.listener = 0
+	}
 	if c.sock != nil {
 		c.sock.Close()
 		if c.plan != nil {
@@ -340,6 +349,9 @@ type Child struct {
 	helper *helper
 	notify func()
 	buf    [64]byte
+
+	listener int  // received and not given on; 0 is none
+	listened bool // one was received: it counts once
 
 	done   chan struct{}
 	status Status // valid once done is closed

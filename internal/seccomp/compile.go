@@ -126,8 +126,8 @@ func parse(p *specs.LinuxSeccomp) (*profile, error) {
 			switch {
 			case name == "":
 				return nil, fmt.Errorf("seccomp.syscalls[%d].names[%d]: empty", i, k)
-			case s.Action == specs.ActNotify && name == "write":
-				return nil, fmt.Errorf("seccomp.syscalls[%d].names[%d]: %s is not possible for write, which reports the listener", i, k, s.Action)
+			case s.Action == specs.ActNotify && (name == "write" || name == "sendmsg"):
+				return nil, fmt.Errorf("seccomp.syscalls[%d].names[%d]: %s cannot be used for the %s syscall: by these the listener is handed over", i, k, s.Action, name)
 			case n < 0:
 				prof.unknown = append(prof.unknown, name)
 			default:

@@ -30,6 +30,7 @@ type options struct {
 	n     int
 	only  string
 	out   string
+	doc   string
 	check bool
 }
 
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&o.n, "n", 60, "measurements of each row and side")
 	flag.StringVar(&o.only, "only", "", "rows whose name holds this")
 	flag.StringVar(&o.out, "out", "out/bench.json", "where the figures go")
+	flag.StringVar(&o.doc, "doc", "", "Markdown file in which the table between <!-- bench --> and <!-- /bench --> is replaced")
 	flag.BoolVar(&o.check, "check", false, "fail when a ratio is below its target")
 	flag.Parse()
 	if err := run(o); err != nil {
@@ -81,16 +83,22 @@ func run(o options) (err error) {
 		}
 		defer s.end()
 	}
-	rep := report{Machine: machine(), N: o.n, Began: time.Now().UTC()}
+	rep := report{Machine: machine(), LoadBefore: load(), N: o.n, Began: time.Now().UTC()}
 	if err := measure(d.Context(ctx), o, sides, &rep); err != nil {
 		return err
 	}
+	rep.LoadAfter = load()
 	for _, r := range rows {
 		rep.find(r.name).Target = targets[r.name]
 	}
 	rep.print(os.Stdout)
 	if err := rep.write(o.out); err != nil {
 		return err
+	}
+	if o.doc != "" {
+		if err := rep.replaceIn(o.doc); err != nil {
+			return err
+		}
 	}
 	if o.check {
 		return rep.check(targets)

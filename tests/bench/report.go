@@ -54,10 +54,12 @@ type memoryReport struct {
 
 type report struct {
 	Machine string
-	Began   time.Time
-	N       int
-	Rows    []rowReport
-	Memory  []memoryReport
+	// The load averages of one minute: how much else the machine did.
+	LoadBefore, LoadAfter string
+	Began                 time.Time
+	N                     int
+	Rows                  []rowReport
+	Memory                []memoryReport
 }
 
 // find returns the row of that name, or one that is not in the report.
@@ -125,9 +127,42 @@ func short(d time.Duration) string {
 	}
 }
 
-// print writes the table, as Markdown that is also readable as it is.
+// print writes everything.
 func (r *report) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s; %d measurements a side (half for whole lives), after 3 that do not count\n\n", r.Machine, r.N)
+	fmt.Fprintln(w)
+	r.table(w)
+	fmt.Fprintln(w)
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "%-20s %s\n", row.Name, row.What)
+	}
+	for _, m := range r.Memory {
+		fmt.Fprintf(w, "%-20s %s\n", m.Name, m.What)
+	}
+}
+
+// replaceIn puts the table between two marks in a file.
+func (r *report) replaceIn(path string) error {
+	const from, to = "<!-- bench -->\n", "<!-- /bench -->\n"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(text), from)
+	_, after, ok2 := strings.Cut(rest, to)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no %q and %q", path, from, to)
+	}
+	var b strings.Builder
+	b.WriteString(before + from)
+	r.table(&b)
+	b.WriteString(to + after)
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+// table writes the figures, as Markdown that is also readable as it is.
+func (r *report) table(w io.Writer) {
+	fmt.Fprintf(w, "%s; load before and after: %s, %s; %d measurements a side (half for whole lives), after 3 that do not count\n\n",
+		r.Machine, r.LoadBefore, r.LoadAfter, r.N)
 	tw := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(tw, "| row\t| ibex median (min, p95)\t| runc median (min, p95)\t| ratio (quartiles; of minima)\t| target\t| CPU\t|")
 	fmt.Fprintln(tw, "| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t|")
@@ -153,13 +188,6 @@ func (r *report) print(w io.Writer) {
 		fmt.Fprintf(tw, "| %s\t| %d KiB\t| %d KiB\t| %.1fx\t| \t| \t|\n", m.Name, m.Ibex, m.Runc, m.Ratio)
 	}
 	tw.Flush()
-	fmt.Fprintln(w)
-	for _, row := range r.Rows {
-		fmt.Fprintf(w, "%-20s %s\n", row.Name, row.What)
-	}
-	for _, m := range r.Memory {
-		fmt.Fprintf(w, "%-20s %s\n", m.Name, m.What)
-	}
 }
 
 // check tells which targets are missed.
@@ -200,6 +228,13 @@ func parseTargets(text string) (map[string]float64, error) {
 	return targets, nil
 }
 
+// load is the load average of the last minute.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
 // machine describes where the figures come from, in general words.
 func machine() string {
 	var u unix.Utsname
@@ -220,6 +255,7 @@ func machine() string {
 			}
 		}
 	}
+	release := strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 3)
 	return fmt.Sprintf("%d%s CPUs, %s, Linux %s, %s, %s", runtime.NumCPU(), kind, runtime.GOARCH,
-		unix.ByteSliceToString(u.Release[:]), cgroups, runtime.Version())
+		strings.Join(release[:min(2, len(release))], "."), cgroups, runtime.Version())
 }

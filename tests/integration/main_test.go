@@ -152,7 +152,12 @@ func prepare(ctx context.Context, say func(string, ...any)) (err error) {
 func imagePath() string { return filepath.Join(scratch.Dir, "image.tar") }
 
 func startDaemon(ctx context.Context, name string) (*ctd.Daemon, error) {
-	d, err := ctd.Start(ctx, ctd.Options{Scratch: scratch, Name: name, Bin: binDir, Debug: *keep})
+	return startDaemonOf(ctx, name, binDir)
+}
+
+// startDaemonOf starts the containerd of another directory of programs.
+func startDaemonOf(ctx context.Context, name, bin string, env ...string) (*ctd.Daemon, error) {
+	d, err := ctd.Start(ctx, ctd.Options{Scratch: scratch, Name: name, Bin: bin, Env: env, Debug: *keep})
 	if err != nil {
 		return nil, err
 	}
@@ -204,11 +209,16 @@ var daemonNames struct {
 // ownDaemon starts a containerd for a test that disturbs it.
 func ownDaemon(t *testing.T) *ctd.Daemon {
 	t.Helper()
+	return ownDaemonOf(t, binDir)
+}
+
+func ownDaemonOf(t *testing.T, bin string, env ...string) *ctd.Daemon {
+	t.Helper()
 	daemonNames.Lock()
 	daemonNames.n++
 	name := fmt.Sprintf("d%d", daemonNames.n)
 	daemonNames.Unlock()
-	d, err := startDaemon(t.Context(), name)
+	d, err := startDaemonOf(t.Context(), name, bin, env...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,8 @@ func (s *stream) moveBuffer() error {
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	for {
+	// A terminal gives 4 KiB at most with each read (N_TTY_BUF_SIZE, n_tty.c).
+	for moved := 0; s.finish || moved < chunk; {
 		size := s.room(len(*buf))
 		if size == 0 {
 			return errSourceEmpty
@@ -229,10 +230,9 @@ func (s *stream) moveBuffer() error {
 			}
 			return err
 		}
-		if !s.finish {
-			return nil
-		}
+		moved += n
 	}
+	return nil
 }
 
 func (s *stream) writePending() error {

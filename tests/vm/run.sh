@@ -46,7 +46,7 @@ lab() {
   [ $rc = 0 ] || die "lab.sh ends with status $rc"
 }
 
-# build makes the test binaries and all programs. One that does not build is a failure, but the others run.
+# build makes the test binaries and all programs. What does not compile is not worth booting for.
 stage=$C/stage failures=() skipped=()
 build() {
   local package packages dir
@@ -65,6 +65,7 @@ build() {
     compgen -G "$dir*.go" >/dev/null || continue
     (cd "$top" && go build -ldflags='-s -w' -o "$stage/bin/" "$dir") || failures+=("${dir#"$top"/} (does not build)")
   done
+  [ ${#failures[@]} = 0 ] || { say "FAILED: $(printf '%s; ' "${failures[@]}")"; exit 1; }
   for dir in containerd ctr containerd-shim-runc-v2 runc crictl critest; do
     [ ! -e "$cache/tools/bin/$dir" ] || cp -L "$cache/tools/bin/$dir" "$stage/tools/"
   done
@@ -110,8 +111,8 @@ else
   for m in "${machines[@]}"; do if lab $m; then there+=("$m"); fi; done
   machines=("${there[@]}")
   if [ ${#machines[@]} -gt 0 ]; then
-    [ -n "$RUN" ] || runner "${kernels[${machines[0]%% *}]}"
     build
+    [ -n "$RUN" ] || runner "${kernels[${machines[0]%% *}]}"
     for m in "${machines[@]}"; do machine $m; done
   fi
 fi

@@ -95,7 +95,7 @@ bench-micro: ## the benchmarks beside the code, COUNT (10) times; BASE=FILE comp
 	@"$$(tests/tools/build.sh --bin)/benchstat" $(BASE) out/micro.txt
 
 .PHONY: ci
-ci: test ## what CI runs
+ci: test-critest test-client test ## what CI runs
 
 ##@ Work
 
@@ -113,3 +113,23 @@ clean: ## remove what was built here, and what crashed test runs left on this ma
 	rm -rf bin out
 	@$(GO) run ./tests/clean -v
 	@$(GO) run ./tests/clean -v -prefix ibex-demo-
+
+##@ Outside suites (as root; built on first use; results compared by name with those of runc's shim)
+
+.PHONY: test-critest
+test-critest: ## the CRI validation suite, in a containerd whose runtime is ibex: about 2 minutes
+	@tests/conformance/run.sh critest ibex
+
+.PHONY: test-client
+test-client: ## containerd's client suite, with ibex by its name and in the place of runc's shim: about 4 minutes
+	@tests/conformance/run.sh client ibex
+	@tests/conformance/run.sh client dropin
+
+.PHONY: test-cri
+test-cri: ## containerd's CRI suite: about 6 minutes, not in CI
+	@tests/conformance/run.sh cri ibex
+
+.PHONY: bench-critest
+bench-critest: ## critest's benchmarks, with ibex and with runc's shim
+	@NET=bare tests/conformance/run.sh bench ibex
+	@NET=bare tests/conformance/run.sh bench runc

@@ -106,7 +106,7 @@ failpoint() {
 mkdir -p "$conf"/{bin,cni/bin,.built}
 exec 9> "$conf/.built/lock"
 flock -n 9 || { say "another run is building; waiting for it" && flock 9; }
-"$here/../apt.sh" gcc libc6-dev libseccomp-dev busybox-static iptables jq
+"$here/../apt.sh" gcc libc6-dev libseccomp-dev busybox-static iproute2 iptables procps jq
 export CGO_ENABLED=0 GOWORK=off GOFLAGS=''
 ctd=$(source_of github.com/containerd/containerd/v2)
 cd "$here"

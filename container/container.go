@@ -22,18 +22,19 @@ import (
 // Container is a created container. Its methods may be called from any
 // goroutine. Lock order: Container.mu, then Process.mu, then exec's own.
 type Container struct {
-	opts     CreateOptions
-	spec     *specs.Spec
-	state    *pathsafe.Dir
-	group    group
-	root     *pathsafe.Dir // the container's root, seen from outside
-	initFD   int           // a pidfd of the first process, for joining its namespaces
-	devpts   int           // -1: none
-	seccomp  *seccomp.Filter
-	init     *Process
-	oom      *os.File
-	treeKill bool        // see chooseTreeKill; fixed after Create
-	holder   *exec.Child // during Create: keeps systemd's scope from ending
+	opts      CreateOptions
+	spec      *specs.Spec
+	state     *pathsafe.Dir
+	group     group
+	root      *pathsafe.Dir // the container's root, seen from outside
+	initFD    int           // a pidfd of the first process, for joining its namespaces
+	devpts    int           // -1: none
+	seccomp   *seccomp.Filter
+	init      *Process
+	delegated *pathsafe.Dir // see delegate.go
+	oom       *os.File
+	treeKill  bool        // see chooseTreeKill; fixed after Create
+	holder    *exec.Child // during Create: keeps systemd's scope from ending
 
 	// slow serialises Pause, Resume, Update and Delete; it is held during their
 	// work and never needed for a question.
@@ -352,8 +353,10 @@ func (c *Container) release() {
 	if c.group != nil {
 		c.group.Close()
 	}
-	if c.root != nil {
-		c.root.Close()
+	for _, d := range []*pathsafe.Dir{c.root, c.delegated} {
+		if d != nil {
+			d.Close()
+		}
 	}
 	for _, fd := range []*int{&c.devpts, &c.initFD} {
 		if *fd >= 0 {

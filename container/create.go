@@ -130,8 +130,10 @@ func (c *Container) makeGroup(ctx context.Context, h *hostState) error {
 	if err := c.rec.save(c.state); err != nil {
 		return err
 	}
-	c.group, c.holder, err = createGroup(ctx, h.layout, p, c.spec)
-	return err
+	if c.group, c.holder, err = createGroup(ctx, h.layout, p, c.spec); err != nil {
+		return err
+	}
+	return c.delegate()
 }
 
 // dropHolder ends the process that kept a scope alive.
@@ -176,7 +178,7 @@ func (c *Container) build(ctx context.Context, h *hostState) error {
 		Process: &ep,
 		Place: &exec.Place{
 			Proc: h.proc.FD(), New: newFlags(c.spec), Join: ns, JoinOf: -1,
-			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
+			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(), CgroupBelow: c.moveBelow(),
 		},
 		SetupFDs: rfs.FDs(), SetupInside: rfs.Inside(),
 		Hold:   true,

@@ -129,6 +129,9 @@ func (c *Container) adopt(h *hostState) error {
 		return c.noteEnd(fd)
 	}
 	// A process that is about to end has no root any more, before it is a zombie.
+	if err := c.reopenBelow(h, p); err != nil {
+		return err
+	}
 	if c.root, err = h.proc.Root(fd, c.rec.PID); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return c.noteEnd(fd)
 	}

@@ -78,7 +78,7 @@ func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exe
 		Process: ep,
 		Place: &exec.Place{
 			Proc: h.proc.FD(), JoinOf: c.initFD, JoinMask: c.joinMask(),
-			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
+			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.into(),
 		},
 		Notify: func() { c.exited(p) },
 	}

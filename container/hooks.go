@@ -107,7 +107,7 @@ func (c *Container) insidePlace(child *exec.Child) (*exec.Place, func(), error) 
 		return nil, nil, err
 	}
 	return &exec.Place{
-		JoinOf: fd, JoinMask: c.joinMask(), CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(),
+		JoinOf: fd, JoinMask: c.joinMask(), CgroupTasks: c.group.JoinFDs(), CgroupInto: c.into(),
 	}, func() { unix.Close(fd) }, nil
 }
 
@@ -152,6 +152,7 @@ func (c *Container) hookProcess(name string) exec.Process {
 	if name == "startContainer" {
 		p := *c.init.spec
 		p.Terminal = false
+		setHome(&p, c.root)
 		return p
 	}
 	return privileged(name == "createContainer" && private(c.spec, specs.UserNamespace))

@@ -130,6 +130,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	} else if at.New&unix.CLONE_NEWCGROUP != 0 {
 		b.Unshare(unix.CLONE_NEWCGROUP)
 	}
+	joinCgroups(b, at.CgroupBelow, "cgroup.procs")
 
 	forks, inside := at.forks(), s.SetupInside || at.late()
 	if forks && inside {
@@ -198,6 +199,7 @@ func (s *Start) descriptors(sock int) []int {
 		keep = append(keep, s.Place.CgroupTasks...)
 		keep = append(keep, s.Place.CgroupProcs...)
 	}
+	keep = append(keep, s.Place.CgroupBelow...)
 	for _, n := range s.Place.Join {
 		keep = append(keep, n.FD)
 	}

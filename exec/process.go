@@ -101,6 +101,9 @@ type Place struct {
 	// -1, is the v2 directory that it is born in (CLONE_INTO_CGROUP: Linux 5.7).
 	CgroupTasks, CgroupProcs []int
 	CgroupInto               int
+	// CgroupBelow are v2 directories that the process moves to when its cgroup
+	// namespace is made, which then does not begin at them.
+	CgroupBelow []int
 }
 
 // Namespace is a namespace to enter.

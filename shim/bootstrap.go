@@ -201,6 +201,15 @@ func readGroup(config, id string) (string, error) {
 
 // spawnServer starts this program again as the server of l.
 func spawnServer(r startRequest, l *socketFile) error {
+	o, err := parseOptions(r.options)
+	if err != nil {
+		return err
+	}
+	conf, err := nodeConfig()
+	if err != nil {
+		return err
+	}
+	o.fillFrom(conf.Options)
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -218,7 +227,7 @@ func spawnServer(r startRequest, l *socketFile) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the shim's server: %w", err)
 	}
-	if err := adoptServer(r, cmd.Process.Pid); err != nil {
+	if err := adoptServer(o, cmd.Process.Pid); err != nil {
 		cmd.Process.Kill() //nolint:errcheck // it ends with its socket otherwise
 		cmd.Wait()         //nolint:errcheck // killed
 		return err
@@ -228,7 +237,7 @@ func spawnServer(r startRequest, l *socketFile) error {
 
 // adoptServer puts the server where it belongs: less precious to the OOM killer
 // than containerd, more than any container, and in its cgroup.
-func adoptServer(r startRequest, pid int) error {
+func adoptServer(o options, pid int) error {
 	score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", os.Getppid()))
 	if err != nil {
 		return fmt.Errorf("read OOM score of containerd: %w", err)
@@ -240,10 +249,6 @@ func adoptServer(r startRequest, pid int) error {
 	file := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
 	if err := writeFile(file, strconv.Itoa(min(n+1, 1000))); err != nil {
 		return fmt.Errorf("set OOM score of the shim: %w", err)
-	}
-	o, err := parseOptions(r.options)
-	if err != nil {
-		return err
 	}
 	if o.ShimCgroup != "" {
 		return joinCgroup(o.ShimCgroup, pid)

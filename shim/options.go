@@ -24,6 +24,9 @@ type options struct {
 	ShimCgroup   string // cgroup that the shim itself moves to at start
 	IoUid        uint32 // owner of the pipes given to the process
 	IoGid        uint32
+	ExecTreeKill bool   // SIGKILL to an exec kills all that it has started
+	LogOverflow  string // what becomes of output that its reader does not take
+	LogSpool     int64  // bytes that are kept for the reader
 
 	NoPivotRoot   bool // refused
 	SystemdCgroup bool // ignored: the shape of cgroupsPath chooses the driver
@@ -58,10 +61,7 @@ func parseOptions(a *wire.Any) (options, error) {
 	if err != nil {
 		return o, err
 	}
-	if o.NoPivotRoot {
-		return o, fmt.Errorf("runtime option NoPivotRoot: a container that keeps the host's mounts reachable is not supported: %w", errInvalid)
-	}
-	return o, nil
+	return o, o.check()
 }
 
 // isOptions tells runtime options from the other things that come with a start.

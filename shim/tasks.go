@@ -109,6 +109,11 @@ func (s *service) Create(ctx context.Context, r *wire.CreateRequest) (*wire.PidR
 	if err != nil {
 		return nil, err
 	}
+	conf, err := container.NodeConfig()
+	if err != nil {
+		log.L.WithError(err).Warn("the node's configuration")
+	}
+	o.fillFrom(conf.Options)
 	if names := o.ignored(); len(names) > 0 {
 		log.L.WithField("id", r.ID).Infof("runtime options without meaning here: %s", strings.Join(names, ", "))
 	}
@@ -150,7 +155,7 @@ func (s *service) create(ctx context.Context, r *wire.CreateRequest, o options) 
 	p.io = io
 	t.c, err = container.Create(ctx, container.CreateOptions{
 		ID: r.ID, Bundle: r.Bundle, Rootfs: rootfsMounts(r), Terminal: r.Terminal,
-		Stdio: io.child, NoNewKeyring: o.NoNewKeyring,
+		Stdio: io.child, NoNewKeyring: o.NoNewKeyring, ExecTreeKill: o.ExecTreeKill,
 		OnExit:    t.onExit,
 		OnOOM:     func() { s.events.publish(&wire.TaskOOM{ContainerID: r.ID}) },
 		OnWarning: func(err error) { log.L.WithError(err).Warn("container") },

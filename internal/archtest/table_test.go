@@ -43,7 +43,7 @@ var table = []row{
 
 	{"shim/wire", nil, nil, "it is bytes and structures; the generated types cost a third of an idle shim's memory"},
 	{"shim/rpc", []string{"shim/wire"}, nil, "it is the protocol between two sockets, and has never heard of tasks"},
-	{"shim", []string{"shim/wire", "shim/rpc", "container", "cgroups", "internal/linux", "internal/fd"}, []string{
+	{"shim", []string{"shim/wire", "shim/rpc", "container", "cgroups", "internal/linux", "internal/fd", "internal/nodeconf"}, []string{
 		xsys, oci, "github.com/containerd/log", "github.com/pelletier/go-toml/v2",
 	}, "it is the protocol and nothing else: if it needs exec or pathsafe, container lacks a method"},
 	{"cmd/containerd-shim-ibex-v1", []string{"shim"}, []string{xsys}, "a main is under 30 lines"},

@@ -65,16 +65,30 @@ func Create(ctx context.Context, o CreateOptions) (_ *Container, err error) {
 	if err := c.chooseTreeKill(); err != nil {
 		return nil, err
 	}
-	if err := c.makeGroup(ctx, h); err != nil {
-		return nil, err
-	}
-	if err := c.saveSpec(); err != nil {
-		return nil, err
-	}
-	if err := c.build(ctx, h); err != nil {
+	if err := c.assemble(ctx, h); err != nil {
 		return nil, err
 	}
 	return c, c.watchOOM()
+}
+
+// assemble makes the container's parts: the root, in which the program is looked
+// up where that can be told by now, the cgroup, and the first process.
+func (c *Container) assemble(ctx context.Context, h *hostState) error {
+	rfs, err := rootfs.Open(c.rootfsConfig())
+	if err != nil {
+		return err
+	}
+	defer rfs.Close()
+	if err := c.lookupEarly(rfs.Dir()); err != nil {
+		return err
+	}
+	if err := c.makeGroup(ctx, h); err != nil {
+		return err
+	}
+	if err := c.saveSpec(); err != nil {
+		return err
+	}
+	return c.build(ctx, h, rfs)
 }
 
 // firstProcess is the spec's process, or a placeholder that is never executed.
@@ -146,17 +160,21 @@ func (c *Container) dropHolder() {
 
 // build prepares the root file system, starts the first process and waits until
 // it is ready.
-func (c *Container) build(ctx context.Context, h *hostState) error {
+func (c *Container) build(ctx context.Context, h *hostState, rfs *rootfs.Rootfs) error {
 	ns, err := openNamespaces(c.spec)
 	defer ns.close()
 	if err != nil {
 		return err
 	}
-	rfs, err := rootfs.Prepare(c.rootfsConfig(h, ns))
+	err = rfs.Prepare(rootfs.Place{
+		PIDNamespace: ns.fd(unix.CLONE_NEWPID), UserNS: ns.fd(unix.CLONE_NEWUSER),
+		Cgroup: rootfs.Cgroup{
+			V2: h.layout.Mode == cgroups.V2, Private: private(c.spec, specs.CgroupNamespace), Dirs: cgroupDirs(c.group),
+		},
+	})
 	if err != nil {
 		return err
 	}
-	defer rfs.Close()
 	p := c.init
 	ep := *p.spec
 	ep.Extra = c.opts.Stdio.Extra
@@ -254,17 +272,14 @@ func (c *Container) addSetup(s *exec.Start, rfs *rootfs.Rootfs) (done func(), er
 	return done, nil
 }
 
-func (c *Container) rootfsConfig(h *hostState, ns joined) rootfs.Config {
+func (c *Container) rootfsConfig() rootfs.Config {
 	l := c.spec.Linux
 	cfg := rootfs.Config{
 		Bundle: c.opts.Bundle, Path: rootPath(c.spec, c.opts.Bundle), Readonly: c.spec.Root.Readonly,
 		Mounts: c.spec.Mounts, Devices: l.Devices, Masked: l.MaskedPaths, ReadonlyPaths: l.ReadonlyPaths,
 		Propagation: l.RootfsPropagation, Cwd: c.firstProcess().Cwd, Terminal: c.opts.Terminal,
-		PIDNamespace: ns.fd(unix.CLONE_NEWPID), IDs: c.ids(), UserNS: ns.fd(unix.CLONE_NEWUSER), NewUserNS: newUserNS,
+		IDs: c.ids(), NewUserNS: newUserNS,
 		HostNetwork: !private(c.spec, specs.NetworkNamespace) && private(c.spec, specs.UserNamespace),
-		Cgroup: rootfs.Cgroup{
-			V2: h.layout.Mode == cgroups.V2, Private: private(c.spec, specs.CgroupNamespace), Dirs: cgroupDirs(c.group),
-		},
 	}
 	for _, m := range c.opts.Rootfs {
 		cfg.Layers = append(cfg.Layers, rootfs.Layer(m))

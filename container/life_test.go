@@ -82,6 +82,13 @@ func TestAMissingProgramEndsBeforeAnythingWasMade(t *testing.T) {
 			t.Errorf("%s: %v", tt.cmd, err)
 		}
 	}
+	// The program is looked up before there is a cgroup to be wrong about.
+	b1 := newBundle(t, "nope")
+	b1.id += "-1"
+	b1.spec.Linux.CgroupsPath = "ibex-test/no/such\nname"
+	if _, err := b1.create(container.Stdio{}); err == nil || !strings.Contains(err.Error(), "executable file not found in $PATH") {
+		t.Errorf("before the cgroup: %v", err)
+	}
 	b2 := newBundle(t, "nope")
 	b2.id, b2.spec.Linux.CgroupsPath = b.id+"-2", "/ibex-test/second"
 	_, err := b2.create(container.Stdio{})

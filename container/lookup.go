@@ -2,6 +2,7 @@ package container
 
 import (
 	"errors"
+	"path"
 	"slices"
 	"strings"
 
@@ -38,7 +39,9 @@ func (r resolver) read(path string, buf []byte) (int, error) {
 }
 
 // lookup finds the program of a process.
-func (c *Container) lookup(p *exec.Process) (string, error) {
+func (c *Container) lookup(p *exec.Process) (string, error) { return c.lookupIn(c.resolver(), p) }
+
+func (c *Container) lookupIn(r resolver, p *exec.Process) (string, error) {
 	path, set := "", false
 	for _, e := range p.Env {
 		if v, ok := strings.CutPrefix(e, "PATH="); ok {
@@ -46,9 +49,48 @@ func (c *Container) lookup(p *exec.Process) (string, error) {
 		}
 	}
 	const dacOverride = 1 << unix.CAP_DAC_OVERRIDE
-	return exec.Lookup(c.resolver(), cwdOf(p), p.Args[0], path, set, exec.User{
+	return exec.Lookup(r, cwdOf(p), p.Args[0], path, set, exec.User{
 		UID: p.UID, GID: p.GID, Groups: p.Groups, DACOverride: p.Caps.Effective&dacOverride != 0,
 	})
+}
+
+// lookupEarly finds out whether the program is missing before there is a cgroup,
+// a mount or a process. It is silent where it cannot know: without a root that
+// can be read, or where one of the spec's mounts may bring the program.
+func (c *Container) lookupEarly(root *pathsafe.Dir) error {
+	p := c.init.spec
+	if root == nil || c.spec.Process == nil || mayBring(c.spec.Mounts, p.Args[0]) {
+		return nil
+	}
+	_, err := c.lookupIn(resolver{root, private(c.spec, specs.UserNamespace)}, p)
+	return err
+}
+
+// mayBring reports whether a mount may hold the program, or what a link on the
+// way to it leads to. Empty file systems and the kernel's own bring none, nor do
+// the files that every engine mounts in /etc.
+func mayBring(mounts []specs.Mount, program string) bool {
+	for _, dir := range []string{"/proc/", "/sys/", "/dev/"} {
+		if strings.HasPrefix(path.Clean(program)+"/", dir) {
+			return true
+		}
+	}
+	for _, m := range mounts {
+		switch m.Type {
+		case "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2":
+			continue
+		case "tmpfs":
+			if !isBind(m) && !slices.Contains(m.Options, "tmpcopyup") {
+				continue
+			}
+		}
+		switch path.Clean("/" + m.Destination) {
+		case "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/shm":
+			continue
+		}
+		return true
+	}
+	return false
 }
 
 func (c *Container) resolver() resolver {

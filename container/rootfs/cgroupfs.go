@@ -12,7 +12,7 @@ import (
 // sees its cgroup as the root. Otherwise the container's own directories are
 // bound there: nothing above them can be reached.
 func (r *Rootfs) prepareCgroup(m *mount) error {
-	c := r.cfg.Cgroup
+	c := r.at.Cgroup
 	if c.V2 {
 		m.fstype, m.params = "cgroup2", withSource("cgroup2", nil)
 		if c.Private {

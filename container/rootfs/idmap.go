@@ -32,10 +32,10 @@ func setIDMap(fd, userns int, recursive bool) error {
 // for a mount without. The descriptor is the Rootfs's.
 func (r *Rootfs) userNS(uid, gid []specs.LinuxIDMapping) (int, error) {
 	if len(uid) == 0 && len(gid) == 0 {
-		if r.cfg.UserNS < 0 {
+		if r.at.UserNS < 0 {
 			return -1, errors.New("option idmap: no mappings, and the container has no user namespace")
 		}
-		return r.cfg.UserNS, nil
+		return r.at.UserNS, nil
 	}
 	if len(uid) == 0 || len(gid) == 0 {
 		return -1, errors.New("uidMappings and gidMappings: both are needed")

@@ -135,10 +135,10 @@ func (r *Rootfs) prepareNew(sm *specs.Mount, m *mount) (err error) {
 			m.fd, _, err = bindMount("/sys", mountOptions{attrs: m.opts.attrs, recursive: m.opts.attrs, propagation: unix.MS_SLAVE, propagateRecursively: true}, true)
 		}
 	case "proc":
-		if r.cfg.PIDNamespace < 0 {
+		if r.at.PIDNamespace < 0 {
 			break
 		}
-		m.fd, err = procForNamespace(r.cfg.PIDNamespace, m.params, m.opts)
+		m.fd, err = procForNamespace(r.at.PIDNamespace, m.params, m.opts)
 		if errors.Is(err, errNoPIDNSOption) {
 			r.inside, m.fd = true, -1
 			return nil

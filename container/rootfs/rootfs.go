@@ -35,18 +35,22 @@ type Config struct {
 	Cwd string
 	// Terminal asks for a pty and /dev/console.
 	Terminal bool
-	// PIDNamespace is the descriptor of a joined PID namespace, -1 for a new one
-	// or the host's.
-	PIDNamespace int
-	Cgroup       Cgroup
-	// IDs and UserNS are the container's user namespace: its mappings and its
-	// descriptor, -1 for none. NewUserNS makes one for a mount's own mappings.
+	// IDs are the mappings of the container's user namespace. NewUserNS makes one
+	// for a mount's own mappings.
 	IDs       IDs
-	UserNS    int
 	NewUserNS func(uid, gid []specs.LinuxIDMapping) (int, error)
 	// HostNetwork is a user namespace without a network namespace: sysfs is the
 	// host's then, and cannot be mounted anew.
 	HostNetwork bool
+}
+
+// Place is where the container will be: what is known once its namespaces are
+// opened and its cgroup is made.
+type Place struct {
+	// PIDNamespace is the descriptor of a joined PID namespace, -1 for a new one
+	// or the host's. UserNS is that of the user namespace, -1 for none.
+	PIDNamespace, UserNS int
+	Cgroup               Cgroup
 }
 
 // Layer is one mount that makes up the root, as snapshotters describe it.
@@ -75,6 +79,7 @@ type CgroupDir struct {
 // together.
 type Rootfs struct {
 	cfg    Config
+	at     Place
 	owned  []int // closed by Close
 	layers []layer
 	root   int // the detached root, -1 where only mount(2) can make it
@@ -88,35 +93,34 @@ type Rootfs struct {
 	tmpDev bool           // ... and it is a tmpfs, populated in advance
 }
 
-// Prepare opens and makes everything that can be made in advance. On an error
-// nothing is left open.
-func Prepare(cfg Config) (r *Rootfs, err error) {
-	r = &Rootfs{cfg: cfg, root: -1, devpts: -1}
-	defer func() {
-		if err != nil {
-			r.Close()
-			r = nil
-		}
-	}()
+// Open makes the root itself, which can be read then. On an error nothing is
+// left open.
+func Open(cfg Config) (*Rootfs, error) {
+	r := &Rootfs{cfg: cfg, root: -1, devpts: -1}
 	if err := r.prepareRoot(); err != nil {
-		return r, err
-	}
-	for i := range cfg.Mounts {
-		if err := r.prepareMount(i); err != nil {
-			return r, fmt.Errorf("mounts[%d] (%s): %w", i, cfg.Mounts[i].Destination, err)
-		}
-	}
-	if cfg.IDs.Mapped() {
-		if err := r.refuseNodes(); err != nil {
-			return r, err
-		}
-	}
-	if cfg.Terminal {
-		if r.pty, err = OpenPTY(r.devpts); err != nil {
-			return r, err
-		}
+		r.Close()
+		return nil, err
 	}
 	return r, nil
+}
+
+// Prepare opens and makes everything else that can be made in advance.
+func (r *Rootfs) Prepare(at Place) (err error) {
+	r.at = at
+	for i := range r.cfg.Mounts {
+		if err := r.prepareMount(i); err != nil {
+			return fmt.Errorf("mounts[%d] (%s): %w", i, r.cfg.Mounts[i].Destination, err)
+		}
+	}
+	if r.cfg.IDs.Mapped() {
+		if err := r.refuseNodes(); err != nil {
+			return err
+		}
+	}
+	if r.cfg.Terminal {
+		r.pty, err = OpenPTY(r.devpts)
+	}
+	return err
 }
 
 // own remembers a descriptor for Close and for the child.
@@ -132,7 +136,7 @@ func (r *Rootfs) Dir() *pathsafe.Dir { return r.dir }
 // FDs are the descriptors that the steps use.
 func (r *Rootfs) FDs() []int {
 	fds := append([]int(nil), r.owned...)
-	for _, d := range r.cfg.Cgroup.Dirs {
+	for _, d := range r.at.Cgroup.Dirs {
 		fds = append(fds, d.FD)
 	}
 	return fds

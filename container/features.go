@@ -17,6 +17,7 @@ func Features() *features.Features {
 	for _, t := range joinOrder {
 		namespaces = append(namespaces, string(t))
 	}
+	modes, flags := memoryPolicyNames()
 	return &features.Features{
 		OCIVersionMin: "1.0.0",
 		OCIVersionMax: specs.Version,
@@ -36,7 +37,8 @@ func Features() *features.Features {
 			MountExtensions: &features.MountExtensions{
 				IDMap: &features.IDMap{Enabled: &yes},
 			},
-			NetDevices: &features.NetDevices{Enabled: &no},
+			MemoryPolicy: &features.MemoryPolicy{Modes: modes, Flags: flags},
+			NetDevices:   &features.NetDevices{Enabled: &no},
 		},
 	}
 }

@@ -44,6 +44,9 @@ func (c *Container) process(p *specs.Process) (*exec.Process, error) {
 	if out.Personality, err = personality(c.spec.Linux); err != nil {
 		return nil, err
 	}
+	if out.MemoryPolicy, err = memoryPolicy(c.spec.Linux); err != nil {
+		return nil, err
+	}
 	if err := scheduling(out, p, c.init.spec != nil); err != nil {
 		return nil, err
 	}

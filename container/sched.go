@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -84,6 +85,17 @@ const maxCPU = 1 << 16
 // cpuMask turns a list such as "0-3,7" into a mask for sched_setaffinity(2);
 // nil for an empty one.
 func cpuMask(field, list string) (mask []byte, err error) {
+	if mask, err = numberMask(list, maxCPU); err != nil {
+		return nil, invalid(field, "%q: want CPUs such as 0-3,7", list)
+	}
+	return mask, nil
+}
+
+var errNumbers = errors.New("not a list of numbers")
+
+// numberMask sets bit n%8 of byte n/8 for each number n of a list; all are below
+// limit. An empty list gives nil.
+func numberMask(list string, limit uint64) (mask []byte, err error) {
 	if list == "" {
 		return nil, nil
 	}
@@ -94,8 +106,8 @@ func cpuMask(field, list string) (mask []byte, err error) {
 		if err == nil && isRange {
 			b, err = strconv.ParseUint(hi, 10, 32)
 		}
-		if err != nil || b < a || b >= maxCPU {
-			return nil, invalid(field, "%q: want CPUs such as 0-3,7", list)
+		if err != nil || b < a || b >= limit {
+			return nil, errNumbers
 		}
 		for ; a <= b; a++ {
 			for len(mask) <= int(a/8) {

@@ -116,8 +116,6 @@ func validateLinux(s *specs.Spec) error {
 		return unsupported("linux.netDevices")
 	case l.IntelRdt != nil:
 		return unsupported("linux.intelRdt")
-	case l.MemoryPolicy != nil:
-		return unsupported("linux.memoryPolicy")
 	case l.MountLabel != "":
 		return unsupported("linux.mountLabel")
 	}

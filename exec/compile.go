@@ -309,6 +309,10 @@ func scheduling(b *plan.Builder, p *Process) {
 	if p.IOPriority != nil {
 		b.IoprioSet(ioprioWhoProcess, 0, *p.IOPriority)
 	}
+	if m := p.MemoryPolicy; m != nil {
+		b.About("linux.memoryPolicy")
+		b.SetMempolicy(m.Mode, m.Nodes)
+	}
 	if p.Personality != nil {
 		b.Personality(uint(*p.Personality))
 	}

@@ -49,6 +49,7 @@ type Process struct {
 	BirthAffinity, Affinity []byte
 	IOPriority              *int // as ioprio_set(2) takes it: class << 13 | level
 	Personality             *uint32
+	MemoryPolicy            *MemoryPolicy
 
 	// Stdio are the descriptors for 0, 1 and 2, borrowed. With Terminal, 0
 	// becomes the controlling terminal of a new session.
@@ -65,6 +66,12 @@ func (p *Process) first() int { return 3 + len(p.Extra) }
 type Rlimit struct {
 	Resource  int
 	Soft, Max uint64
+}
+
+// MemoryPolicy is a NUMA memory policy, as set_mempolicy(2) takes it.
+type MemoryPolicy struct {
+	Mode  uint   // with its flags
+	Nodes []byte // node n is bit n%8 of byte n/8
 }
 
 // Filter is a compiled seccomp program.

@@ -100,6 +100,17 @@ func (b *Builder) SchedSetaffinity(mask []byte) {
 	b.add(opSchedSetaffinity, b.bytes(mask))
 }
 
+// SetMempolicy sets the NUMA memory policy of the process: a mode with its flags
+// and the nodes, bit n of byte n/8 for node n. The kernel counts one bit less than
+// it is told (set_mempolicy(2), Bugs).
+func (b *Builder) SetMempolicy(mode uint, nodes []byte) {
+	bits := uint64(len(nodes))*8 + 1
+	for len(nodes)%8 != 0 || len(nodes) == 0 {
+		nodes = append(nodes[:len(nodes):len(nodes)], 0)
+	}
+	b.add(opSetMempolicy, num(mode), b.bytes(nodes), num(bits))
+}
+
 // Execve runs a program. What follows in the plan runs only if it fails with
 // a tolerated errno.
 func (b *Builder) Execve(path string, argv, env []string) {

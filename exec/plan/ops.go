@@ -61,6 +61,7 @@ const (
 	opIoprioSet
 	opSchedSetattr
 	opSchedSetaffinity
+	opSetMempolicy
 	opGetpid
 	opExecve
 	opExecveBuf

@@ -105,6 +105,7 @@ func everyStep(t testing.TB) *Plan {
 	b.IoprioSet(1, 0, 2<<13|4)
 	b.SchedSetattr(unix.SchedAttr{Policy: 3, Flags: 1, Nice: -5, Priority: 1, Runtime: 2, Deadline: 3, Period: 4, Util_min: 5, Util_max: 6})
 	b.SchedSetaffinity([]byte{3})
+	b.SetMempolicy(0x8003, []byte{1})
 	b.Getpid()
 	b.ExpectByte(buf, 4095, '/', unix.EXDEV)
 	b.ExpectEqual64(stat, 248, small, 8, unix.ESTALE)

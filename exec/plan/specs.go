@@ -170,6 +170,10 @@ var specs = [numKinds]spec{
 		name: "sched_setaffinity", check: checkAffinity, nr: unix.SYS_SCHED_SETAFFINITY, forms: []operand{fBytes},
 		raw: []raw{rConst + 0, rLen + 0, rOp + 0},
 	},
+	opSetMempolicy: {
+		name: "set_mempolicy", nr: unix.SYS_SET_MEMPOLICY, forms: []operand{fHex, fBytes, fUint},
+		raw: []raw{rOp + 0, rOp + 1, rOp + 2},
+	},
 	opGetpid: {name: "getpid", nr: unix.SYS_GETPID, out: true},
 
 	opExecve: {

@@ -62,6 +62,7 @@ func TestLimitAndSchedulerSteps(t *testing.T) {
 		b.IoprioSet(1, 0, 2<<13|6)
 		b.SchedSetattr(unix.SchedAttr{Policy: unix.SCHED_BATCH, Nice: 7})
 		b.SchedSetaffinity([]byte{1})
+		b.SetMempolicy(3, []byte{1}) // MPOL_INTERLEAVE
 	}, func(pid int, proc string, _ [][]byte) {
 		if got := field(t, proc+"limits", "Max open files"); got != "77 88 files" {
 			t.Errorf("open files %q", got)
@@ -74,6 +75,9 @@ func TestLimitAndSchedulerSteps(t *testing.T) {
 		}
 		if a, err := unix.SchedGetAttr(pid, 0); err != nil || a.Policy != unix.SCHED_BATCH || a.Nice != 7 {
 			t.Errorf("scheduling %+v, %v", a, err)
+		}
+		if got, err := os.ReadFile(proc + "numa_maps"); err == nil && !strings.Contains(string(got), " interleave:0") {
+			t.Errorf("memory policy %.60q", got)
 		}
 		if got := field(t, proc+"status", "Cpus_allowed_list:"); got != "0" {
 			t.Errorf("CPUs %s", got)

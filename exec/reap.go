@@ -210,26 +210,54 @@ func newHelper(pid, pidfd int) *helper {
 	return h
 }
 
-// kill ends the helper and waits for that, a second at most: a task in an
-// uninterruptible system call does not die at once.
+// kill ends the helper and waits for that.
 func (h *helper) kill() {
 	children.mu.Lock()
-	defer children.mu.Unlock()
 	if h.pidfd >= 0 {
-		unix.PidfdSendSignal(h.pidfd, unix.SIGKILL, nil, 0)                       //nolint:errcheck // it may have ended
-		unix.Poll([]unix.PollFd{{Fd: int32(h.pidfd), Events: unix.POLLIN}}, 1000) //nolint:errcheck // bounded either way
+		unix.PidfdSendSignal(h.pidfd, unix.SIGKILL, nil, 0) //nolint:errcheck // it may have ended
+	}
+	children.mu.Unlock()
+	h.await()
+}
+
+// finish reaps the helper, which has said all it had to and is on its way out.
+// Until it is gone it counts in the container's cgroup: as a process of its list,
+// and against its limit.
+func (h *helper) finish() {
+	if !h.reap() {
+		h.await()
+		h.reap()
 	}
 }
 
-// finish reaps the helper, which has said all it had to, or leaves that to the
-// next SIGCHLD.
-func (h *helper) finish() {
+// reap reports whether the helper is gone.
+func (h *helper) reap() bool {
 	children.mu.Lock()
 	defer children.mu.Unlock()
-	if h.pidfd >= 0 {
-		if h.collect() {
-			delete(children.helpers, h.pid)
+	if h.pidfd >= 0 && h.collect() {
+		delete(children.helpers, h.pid)
+	}
+	return h.pidfd < 0
+}
+
+// await waits for the helper's end, a second at most: a task in an
+// uninterruptible system call does not die at once.
+func (h *helper) await() {
+	children.mu.Lock()
+	fd := h.pidfd
+	if fd >= 0 {
+		// The number is good for as long as the descriptor, which a reaper may
+		// close meanwhile.
+		if n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			fd = n
+		} else {
+			fd = -1
 		}
+	}
+	children.mu.Unlock()
+	if fd >= 0 {
+		unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000) //nolint:errcheck // bounded either way
+		unix.Close(fd)
 	}
 }
 

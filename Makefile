@@ -133,3 +133,11 @@ test-cri: ## containerd's CRI suite: about 6 minutes, not in CI
 bench-critest: ## critest's benchmarks, with ibex and with runc's shim
 	@NET=bare tests/conformance/run.sh bench ibex
 	@NET=bare tests/conformance/run.sh bench runc
+
+.PHONY: test-oci
+test-oci: ## the OCI runtime-tools validation programs, with ibex as the command line: about 2 minutes
+	@tests/conformance/oci/run.sh ibex
+
+.PHONY: test-bats
+test-bats: ## runc's own command-line tests, with ibex in runc's place: about 6 minutes, not in CI
+	@tests/conformance/bats/run.sh ibex

@@ -30,7 +30,7 @@ layout() {
 	busybox_root "$d"
 	tar -C "$d" -cf "$CONF/runc/tests/integration/testdata/busybox-$arch.tar.xz" .
 	rm -rf "$d"
-	ln "$CONF/debian.tar" "$CONF/runc/tests/integration/testdata/debian-$arch.tar.xz"
+	ln -f "$CONF/debian.tar" "$CONF/runc/tests/integration/testdata/debian-$arch.tar.xz"
 }
 
 # busybox_root lays one out as the image does that the tests download: applets
@@ -53,7 +53,10 @@ debian() {
 	d=$(mktemp -d)
 	chmod 755 "$d"
 	debootstrap --variant=minbase bookworm "$d"
-	tar -C "$d" --exclude './dev/*' --exclude './var/cache/apt/*' --exclude './var/lib/apt/lists/*' -cf "$CONF/debian.tar" .
+	# Each test that wants it unpacks it: what none of them uses is left out.
+	rm -rf "$d"/usr/share/{doc,man,locale,i18n,zoneinfo,common-licenses,perl*} "$d"/usr/lib/*/{gconv,perl*} \
+		"$d"/usr/bin/perl* "$d"/var/lib/dpkg/info "$d"/var/lib/apt/lists/* "$d"/var/cache/* "$d"/dev/*
+	tar -C "$d" -cf "$CONF/debian.tar" .
 	rm -rf "$d"
 }
 

@@ -4,7 +4,7 @@
 # same kind of machine. As root; in namespaces of its own.
 #
 # A program passes if it asserts something, nothing of it fails, and it ends
-# with a plan; one that asserts nothing is skipped. TAP output:
+# well with a plan; one that asserts nothing is skipped. TAP output:
 # out/conformance/oci-RUNTIME/. With PROGRAMs, only the results are printed.
 #
 #   UPDATE=1 run.sh runc   writes the baseline
@@ -36,6 +36,13 @@ inside() {
 		bad=$(grep -cE '^not ok ' "$OUT/$t.tap" || true)
 		skip=$(grep -ciE '^ok .*# *skip' "$OUT/$t.tap" || true)
 		state=passed
+		# Two have no plan: they end well if the runtime refused their configuration.
+		case $t in process_capabilities_fail | process_rlimits_fail)
+			[ "$rc" -eq 0 ] || state=failed
+			echo "$state $t"
+			continue
+			;;
+		esac
 		if [ "$bad" -gt 0 ] || [ "$rc" -ne 0 ] || ! grep -qE '^1\.\.[0-9]' "$OUT/$t.tap"; then
 			state=failed
 		elif [ "$ok" -eq "$skip" ]; then

@@ -220,6 +220,16 @@ func spawnServer(r startRequest, l *socketFile) error {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), envTTRPC+"="+r.ttrpcAddress)
+	sealed, err := sealSelf(self, ".")
+	defer sealed.close()
+	switch {
+	case err == nil:
+		cmd.Path = sealed.path() // not Args: who looks for shims finds them by name
+	case conf.RequireSealed:
+		return fmt.Errorf("allow_unsealed = false in the node's configuration: %w", err)
+	default:
+		cmd.Env = append(cmd.Env, envUnsealed+"="+err.Error())
+	}
 	cmd.ExtraFiles = []*os.File{l.file} // becomes listenerFD
 	// A session of its own: what stops containerd's terminal or process group
 	// must not stop containers.

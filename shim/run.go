@@ -20,6 +20,9 @@ const (
 	envSchedCore  = "SCHED_CORE"
 )
 
+// envUnsealed tells the server why it runs from the installed file.
+const envUnsealed = "IBEX_UNSEALED"
+
 // flags are what containerd passes to every call of a shim.
 type flags struct {
 	namespace, id, address, bundle string

@@ -62,6 +62,12 @@ func serve(f flags) error {
 
 // setUp prepares the process for being the parent of containers.
 func setUp() error {
+	if err := setName(); err != nil {
+		return err
+	}
+	if why := os.Getenv(envUnsealed); why != "" {
+		log.L.Warnf("this shim runs from the installed file, not from a sealed one: %s", why)
+	}
 	unix.Umask(0o022)
 	if os.Getenv(envSchedCore) != "" {
 		// A core-scheduling cookie of our own, which all containers inherit

@@ -134,3 +134,26 @@ func TestTheEnvironmentHasEachVariableOnceAndAHome(t *testing.T) {
 		})
 	}
 }
+
+func TestATmpfsTakesWhatItCovers(t *testing.T) {
+	b := newBundle(t, "sh", "-c", "cat /data/sub/file; readlink /data/link; stat -c %a,%u:%g /data/sub /data/sub/file; touch /data/x; touch /data/sub/file && echo written")
+	if err := os.MkdirAll(filepath.Join(b.dir, "rootfs/data/sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.write("data/sub/file", "from the image\n")
+	data := filepath.Join(b.dir, "rootfs/data")
+	for _, err := range []error{
+		os.Chmod(filepath.Join(data, "sub"), 0o777), os.Symlink("/etc/passwd", filepath.Join(data, "link")),
+		os.Chown(filepath.Join(data, "sub/file"), 7, 8), os.Chmod(filepath.Join(data, "sub/file"), 0o755|os.ModeSetuid),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.spec.Mounts = append(b.spec.Mounts, specs.Mount{Destination: "/data", Type: "tmpfs", Source: "tmpfs", Options: []string{"tmpcopyup", "ro"}})
+	out, _ := b.run()
+	want := "from the image\n/etc/passwd\n777,0:0\n4755,7:8\ntouch: /data/x: Read-only file system\ntouch: /data/sub/file: Read-only file system\n"
+	if out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+}

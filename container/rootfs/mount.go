@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/exec/plan"
+	"github.com/ibex-run/ibex/pathsafe"
 )
 
 // mount is one entry of the spec's list, prepared.
@@ -80,8 +81,8 @@ func refuse(sm *specs.Mount, o mountOptions) error {
 	switch {
 	case (o.idmap || len(sm.UIDMappings) > 0 || len(sm.GIDMappings) > 0) && !o.bind && sm.Type != "bind":
 		return fmt.Errorf("uidMappings, gidMappings, idmap: %w for type %q", ErrUnsupported, sm.Type)
-	case o.tmpcopyup:
-		return fmt.Errorf("option tmpcopyup: %w", ErrUnsupported)
+	case o.tmpcopyup && (sm.Type != "tmpfs" || o.bind || path.Clean("/"+sm.Destination) == "/dev"):
+		return errors.New("option tmpcopyup: for a tmpfs other than /dev only")
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (r *Rootfs) prepareNew(sm *specs.Mount, m *mount) (err error) {
 		if err = r.mapOwner(m, true); err != nil {
 			return err
 		}
-		m.fd, err = newMount("tmpfs", m.params, m.opts)
+		err = r.newTmpfs(m)
 		if err == nil && m.dest == "/dev" {
 			r.tmpDev = true
 			err = r.populateDev(m.fd)
@@ -174,6 +175,26 @@ func (r *Rootfs) prepareNew(sm *specs.Mount, m *mount) (err error) {
 	}
 	if m.fd >= 0 {
 		r.own(m.fd)
+	}
+	return err
+}
+
+// newTmpfs makes a tmpfs, read-only once it is filled.
+func (r *Rootfs) newTmpfs(m *mount) (err error) {
+	o := m.opts
+	if o.tmpcopyup {
+		o.attrs.set &^= unix.MOUNT_ATTR_RDONLY
+		o.recursive.set &^= unix.MOUNT_ATTR_RDONLY
+	}
+	if m.fd, err = newMount("tmpfs", m.params, o); err != nil || !o.tmpcopyup {
+		return err
+	}
+	if err = r.copyUp(m); err == nil {
+		err = pathsafe.SetAttr(m.fd, (m.opts.attrs.set|m.opts.recursive.set)&unix.MOUNT_ATTR_RDONLY, 0, false)
+	}
+	if err != nil {
+		unix.Close(m.fd)
+		m.fd = -1
 	}
 	return err
 }

@@ -69,7 +69,7 @@ var superblockOptions = []string{"sync", "async", "dirsync", "lazytime", "nolazy
 // Options lists every option that parseOptions knows, for the features
 // document. What is not in it goes to the file system as it stands.
 func Options() []string {
-	names := []string{"bind", "rbind", "defaults", "idmap", "ridmap"}
+	names := []string{"bind", "rbind", "defaults", "idmap", "ridmap", "tmpcopyup"}
 	for _, a := range attrTable {
 		names = append(names, a.name, "r"+a.name)
 	}

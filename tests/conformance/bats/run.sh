@@ -9,7 +9,7 @@
 #
 #   UPDATE=1 run.sh runc   writes the baseline
 #   IBEX=FILE              an ibex that is built already
-#   T=300                  seconds for one file
+#   T=300, TRIES=2         seconds for one file, and how often one with failures is tried
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 suite=bats
@@ -76,7 +76,7 @@ inside() {
 	export RUNC=$RUNTIME
 	local f
 	for f; do
-		for _ in 1 2; do
+		for _ in $(seq "${TRIES:-2}"); do
 			socat -lf /dev/null -u EXEC:"timeout --foreground ${T:-300} bats --tap $f",pty,setsid,ctty,stderr - |
 				tr -d '\r' > "$OUT/$f.tap" || true
 			grep -qE '^not ok ' "$OUT/$f.tap" || break

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/ibex-run/ibex/internal/ocijson"
 	"github.com/ibex-run/ibex/pathsafe"
 )
 
@@ -24,7 +24,7 @@ func loadSpec(bundle *pathsafe.Dir) (*specs.Spec, error) {
 		return nil, fmt.Errorf("read config.json: %w", err)
 	}
 	var s specs.Spec
-	if err := json.Unmarshal(data, &s); err != nil {
+	if err := ocijson.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("parse config.json: %w: %w", err, ErrInvalid)
 	}
 	return &s, validate(&s)

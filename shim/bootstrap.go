@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ibex-run/ibex/internal/ocijson"
 	"github.com/ibex-run/ibex/shim/wire"
 )
 
@@ -188,7 +189,11 @@ func readGroup(config, id string) (string, error) {
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-	if err := json.NewDecoder(io.LimitReader(f, maxSpec)).Decode(&spec); err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, maxSpec))
+	if err != nil {
+		return "", err
+	}
+	if err := ocijson.Unmarshal(text, &spec); err != nil {
 		return "", fmt.Errorf("%s: %w", config, err)
 	}
 	for _, label := range groupLabels {

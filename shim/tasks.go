@@ -2,7 +2,6 @@ package shim
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/internal/ocijson"
 	"github.com/ibex-run/ibex/shim/wire"
 )
 
@@ -230,7 +230,7 @@ func decodeJSON(a *wire.Any, name string, v any) error {
 	if got := a.Name(); got != name {
 		return fmt.Errorf("type %q where %s is expected: %w", a.TypeURL, name, errInvalid)
 	}
-	if err := json.Unmarshal(a.Value, v); err != nil {
+	if err := ocijson.Unmarshal(a.Value, v); err != nil {
 		return fmt.Errorf("decode %s: %w: %w", name, err, errInvalid)
 	}
 	return nil

@@ -21,6 +21,7 @@ const (
 var table = []row{
 	{"internal/linux", nil, []string{xsys}, "it is the floor"},
 	{"internal/scan", nil, nil, "it is pure bytes, fuzzed alone"},
+	{"internal/ocijson", nil, nil, "it is pure bytes, fuzzed alone"},
 	{"internal/fd", []string{"internal/linux"}, []string{xsys}, "only the floor is below it"},
 	{"internal/probe", []string{"internal/linux", "internal/fd"}, []string{xsys}, "only the floor is below it"},
 	{"internal/seccomp", []string{"internal/linux"}, []string{xsys, oci, "golang.org/x/net/bpf", "github.com/elastic/go-seccomp-bpf/arch"}, "it compiles a profile to instructions and runs nothing"},
@@ -43,7 +44,7 @@ var table = []row{
 
 	{"shim/wire", nil, nil, "it is bytes and structures; the generated types cost a third of an idle shim's memory"},
 	{"shim/rpc", []string{"shim/wire"}, nil, "it is the protocol between two sockets, and has never heard of tasks"},
-	{"shim", []string{"shim/wire", "shim/rpc", "container", "cgroups", "internal/linux", "internal/fd", "internal/nodeconf"}, []string{
+	{"shim", []string{"shim/wire", "shim/rpc", "container", "cgroups", "internal/linux", "internal/fd", "internal/nodeconf", "internal/ocijson"}, []string{
 		xsys, oci, "github.com/containerd/log", "github.com/pelletier/go-toml/v2",
 	}, "it is the protocol and nothing else: if it needs exec or pathsafe, container lacks a method"},
 	{"cmd/containerd-shim-ibex-v1", []string{"shim"}, []string{xsys}, "a main is under 30 lines"},

@@ -225,16 +225,11 @@ func spawnServer(r startRequest, l *socketFile) error {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), envTTRPC+"="+r.ttrpcAddress)
-	sealed, err := sealSelf(self, ".")
-	defer sealed.close()
-	switch {
-	case err == nil:
-		cmd.Path = sealed.path() // not Args: who looks for shims finds them by name
-	case conf.RequireSealed:
-		return fmt.Errorf("allow_unsealed = false in the node's configuration: %w", err)
-	default:
-		cmd.Env = append(cmd.Env, envUnsealed+"="+err.Error())
+	sealed, err := runSealed(cmd, self, ".", conf.RequireSealed)
+	if err != nil {
+		return err
 	}
+	defer sealed.close()
 	cmd.ExtraFiles = []*os.File{l.file} // becomes listenerFD
 	// A session of its own: what stops containerd's terminal or process group
 	// must not stop containers.
@@ -248,6 +243,21 @@ func spawnServer(r startRequest, l *socketFile) error {
 		return err
 	}
 	return cmd.Process.Release()
+}
+
+// runSealed makes cmd run from a file that nobody can change, or, where that
+// cannot be had and is not required, say so in its log.
+func runSealed(cmd *exec.Cmd, self, scratch string, require bool) (sealedFile, error) {
+	sealed, err := sealSelf(self, scratch)
+	switch {
+	case err == nil:
+		cmd.Path = sealed.path() // not Args: who looks for shims finds them by name
+	case require:
+		return sealed, fmt.Errorf("allow_unsealed is false in the node's configuration: %w", err)
+	default:
+		cmd.Env = append(cmd.Env, envUnsealed+"="+err.Error())
+	}
+	return sealed, nil
 }
 
 // adoptServer puts the server where it belongs: less precious to the OOM killer

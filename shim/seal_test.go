@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -108,6 +109,19 @@ func TestAnOverlayThatCannotBeMadeIsReplacedByACopy(t *testing.T) {
 	s.close()
 	if _, err := sealSelf(filepath.Join(dir, "none"), t.TempDir()); err == nil {
 		t.Error("no error for a program that is not there")
+	}
+}
+
+func TestAShimThatCannotBeSealedSaysSoOrDoesNotStart(t *testing.T) {
+	dir := t.TempDir()
+	gone := filepath.Join(dir, "gone")
+	if _, err := runSealed(exec.Command(gone), gone, dir, true); err == nil || !strings.Contains(err.Error(), "allow_unsealed") {
+		t.Errorf("required: %v", err)
+	}
+	cmd := exec.Command(gone)
+	s, err := runSealed(cmd, gone, dir, false)
+	if err != nil || s.fd >= 0 || cmd.Path != gone || len(cmd.Env) != 1 || !strings.HasPrefix(cmd.Env[0], envUnsealed+"=make a") {
+		t.Errorf("allowed: %+v %q %q %v", s, cmd.Path, cmd.Env, err)
 	}
 }
 

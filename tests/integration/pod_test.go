@@ -39,7 +39,7 @@ func joinPod(t *testing.T, first *box, args []string, kinds ...specs.LinuxNamesp
 		pods.users[first.shimPID]--
 		pods.Unlock()
 	})
-	b := newBox(t, boxSpec{pod: first.id, args: args, spec: opts})
+	b := newBox(t, boxSpec{daemon: first.d, pod: first.id, args: args, spec: opts})
 	return b.start()
 }
 

@@ -19,7 +19,7 @@ func (d *Dir) Chown(n Name, uid, gid uint32) error {
 		if errno != 0 {
 			return d.openFailed("openat2", raw, n.String(), errno)
 		}
-		defer unix.Close(f) //nolint:errcheck // a path descriptor
+		defer unix.Close(f)
 		at = f
 	}
 	if err := unix.Fchownat(at, "", int(uid), int(gid), unix.AT_EMPTY_PATH); err != nil {

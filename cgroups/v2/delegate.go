@@ -36,7 +36,7 @@ func (g *Group) Delegate(uid, gid uint32) (*pathsafe.Dir, error) {
 	}
 	for _, d := range []*pathsafe.Dir{g.dir, leaf} {
 		if err := give(d, uid, gid); err != nil {
-			leaf.Close() //nolint:errcheck // a path descriptor
+			leaf.Close()
 			return nil, fmt.Errorf("delegate cgroup %s: %w", g.path, err)
 		}
 	}

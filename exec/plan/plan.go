@@ -1,8 +1,9 @@
 package plan
 
 import (
-	"golang.org/x/sys/unix"
 	"runtime"
+
+	"golang.org/x/sys/unix"
 )
 
 // Slot is a place for the result of a step. A slot that no step has filled

@@ -30,6 +30,16 @@ var uniqueMountID = probe.New("statx with unique mount ids", 6, 8, func() error 
 	return tryStatx(unix.STATX_MNT_ID_UNIQUE)
 })
 
+// KernelFloor is the first mainline kernel that has everything that is required.
+const KernelFloor = kernelFloor
+
+// Required lists the features without which Probe fails, Optional those that make
+// something better: for who wants to know each of them.
+func Required() []*probe.Feature { return required }
+
+// Optional: see Required.
+func Optional() []*probe.Feature { return []*probe.Feature{uniqueMountID} }
+
 // Features says what the kernel has beyond the floor.
 type Features struct {
 	Kernel        string // release, as uname(2) gives it

@@ -80,7 +80,7 @@ func root(o *options) *cobra.Command {
 		execCmd(o), pauseCmd(o), resumeCmd(o), updateCmd(o), eventsCmd(o), featuresCmd(), specCmd(),
 		refusedCmd("checkpoint", "Refused: Save a running container"),
 		refusedCmd("restore", "Refused: Restore a saved container"),
-		versionCmd(),
+		doctorCmd(), versionCmd(),
 	)
 	return cmd
 }
@@ -120,7 +120,7 @@ func (o *options) prepare(cmd *cobra.Command) error {
 		return errors.New("--rootless: only root can run containers")
 	}
 	switch cmd.Name() {
-	case "features", "spec", "help", "completion", "version", "checkpoint", "restore", "bash", "zsh", "fish", "powershell":
+	case "features", "spec", "help", "doctor", "completion", "version", "checkpoint", "restore", "bash", "zsh", "fish", "powershell":
 		return nil
 	}
 	if os.Geteuid() != 0 {

@@ -174,22 +174,28 @@ func (o *options) stopped(id string) (*container.Container, error) {
 	}
 }
 
-// state is what `state` prints, with what others add to the specification's.
+// state is what `state` prints, with what others add to the specification's, in
+// their order.
 type state struct {
-	specs.State
-	Rootfs  string    `json:"rootfs"`
-	Created time.Time `json:"created"`
-	Owner   string    `json:"owner"`
+	Version     string               `json:"ociVersion"`
+	ID          string               `json:"id"`
+	PID         int                  `json:"pid"`
+	Status      specs.ContainerState `json:"status"`
+	Bundle      string               `json:"bundle"`
+	Rootfs      string               `json:"rootfs"`
+	Created     time.Time            `json:"created"`
+	Annotations map[string]string    `json:"annotations,omitempty"`
+	Owner       string               `json:"owner"`
 }
 
 func stateOf(c *container.Container) state {
 	spec := c.Spec()
-	s := state{State: specs.State{
-		Version: spec.Version, ID: c.ID(), Status: specs.ContainerState(c.Init().Status().String()),
-		Pid: c.Init().PID(), Bundle: c.Bundle(), Annotations: spec.Annotations,
-	}, Rootfs: c.RootPath(), Created: c.Created(), Owner: "root"}
+	s := state{
+		Version: spec.Version, ID: c.ID(), PID: c.Init().PID(), Status: specs.ContainerState(c.Init().Status().String()),
+		Bundle: c.Bundle(), Rootfs: c.RootPath(), Created: c.Created(), Annotations: spec.Annotations, Owner: "root",
+	}
 	if s.Status == specs.StateStopped {
-		s.Pid = 0
+		s.PID = 0
 	}
 	return s
 }
@@ -250,7 +256,7 @@ func (o *options) list(format string, quiet bool) error {
 	w := tabwriter.NewWriter(os.Stdout, 12, 1, 3, ' ', 0)
 	fmt.Fprintln(w, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER")
 	for _, s := range all {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\troot\n", s.ID, s.Pid, s.Status, s.Bundle, s.Created.UTC().Format(time.RFC3339Nano))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\troot\n", s.ID, s.PID, s.Status, s.Bundle, s.Created.UTC().Format(time.RFC3339Nano))
 	}
 	return w.Flush()
 }

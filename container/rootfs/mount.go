@@ -19,6 +19,7 @@ import (
 // mount is one entry of the spec's list, prepared.
 type mount struct {
 	dest string
+	at   string // dest, with dangling links of the image followed
 	dir  bool
 	fd   int // the detached mount; -1: the child makes it
 	// For the child:
@@ -26,8 +27,10 @@ type mount struct {
 	params []param
 	opts   mountOptions
 	below  []submount // v1 cgroup hierarchies below the tmpfs
-	parked bool       // a copy goes to the container, see park
-	seal   bool       // set the tmpfs read-only once it is filled
+	// sealLast: a read-only /dev takes devices and mount points until all is there.
+	sealLast bool
+	parked   bool // a copy goes to the container, see park
+	seal     bool // set the tmpfs read-only once it is filled
 }
 
 type submount struct {
@@ -57,7 +60,7 @@ func (r *Rootfs) prepareMount(i int) error {
 	if err := refuse(sm, o); err != nil {
 		return err
 	}
-	m := mount{dest: path.Clean("/" + sm.Destination), dir: true, fd: -1, fstype: sm.Type, opts: o, params: withSource(sm.Source, o.data)}
+	m := mount{dest: path.Clean("/" + sm.Destination), at: path.Clean("/" + sm.Destination), dir: true, fd: -1, fstype: sm.Type, opts: o, params: withSource(sm.Source, o.data)}
 	if m.dest == "/" {
 		return errors.New("destination: the root itself cannot be mounted over")
 	}
@@ -72,6 +75,9 @@ func (r *Rootfs) prepareMount(i int) error {
 	}
 	if err != nil {
 		return err
+	}
+	if m.resolve() == inRoot {
+		m.at = r.through(m.dest)
 	}
 	r.mounts = append(r.mounts, m)
 	return nil
@@ -182,7 +188,8 @@ func (r *Rootfs) prepareNew(sm *specs.Mount, m *mount) (err error) {
 // newTmpfs makes a tmpfs, read-only once it is filled.
 func (r *Rootfs) newTmpfs(m *mount) (err error) {
 	o := m.opts
-	if o.tmpcopyup {
+	m.sealLast = m.dest == "/dev" && (o.attrs.set|o.recursive.set)&unix.MOUNT_ATTR_RDONLY != 0
+	if o.tmpcopyup || m.sealLast {
 		o.attrs.set &^= unix.MOUNT_ATTR_RDONLY
 		o.recursive.set &^= unix.MOUNT_ATTR_RDONLY
 	}
@@ -256,13 +263,16 @@ func (r *Rootfs) mapOwner(m *mount, always bool) error {
 
 // mount adds the steps for one mount.
 func (s *steps) mount(m *mount) {
-	target := s.target(m.dest, m.dir, m.resolve())
+	target := s.target(m.at, m.dir, m.resolve())
 	if m.fd >= 0 {
 		fd := plan.Num(m.fd, "mount:"+m.dest)
 		if m.parked {
 			fd = s.copyOf(m, fd)
 		}
-		s.attach(fd, target, m.dest, m.resolve())
+		s.attach(fd, target, m.at, m.resolve())
+		if m.sealLast {
+			s.sealed = append(s.sealed, fd)
+		}
 		for _, sub := range m.below {
 			t := s.b.Openat2(fd, sub.name, pathHow(unix.O_DIRECTORY, strict))
 			s.move(plan.Num(sub.fd, "cgroup:"+sub.name), t)
@@ -272,7 +282,7 @@ func (s *steps) mount(m *mount) {
 		}
 		return
 	}
-	s.attach(s.newMount(m.fstype, m.params, m.opts), target, m.dest, m.resolve())
+	s.attach(s.newMount(m.fstype, m.params, m.opts), target, m.at, m.resolve())
 }
 
 // newMount makes a file system in the child.

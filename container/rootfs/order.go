@@ -51,6 +51,13 @@ func (s *steps) copyOf(m *mount, mnt plan.FD) plan.FD {
 	return c
 }
 
+// sealMounts makes read-only what had to be written to until now.
+func (s *steps) sealMounts() {
+	for _, fd := range s.sealed {
+		s.b.MountSetattr(fd, "", unix.AT_EMPTY_PATH, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+}
+
 // reopenTerminal opens the terminal through the copy of its file system, so that
 // /proc/self/fd/0 is a path that exists (ttyname(3)). Where the device rules or
 // nodev refuse that, the one opened in advance serves.

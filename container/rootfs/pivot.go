@@ -68,6 +68,10 @@ func (s *steps) pivot() {
 	s.b.Umount2(".", unix.MNT_DETACH)
 	s.b.Chdir("/")
 	if prop := propagation(s.r.cfg.Propagation); prop != 0 {
+		if prop == unix.MS_SHARED {
+			// A peer group of its own: a slave of the host's would stay one besides.
+			s.b.MountSetattr(s.root, "", unix.AT_EMPTY_PATH, unix.MountAttr{Propagation: unix.MS_PRIVATE})
+		}
 		s.b.MountSetattr(s.root, "", unix.AT_EMPTY_PATH, unix.MountAttr{Propagation: prop})
 	}
 }

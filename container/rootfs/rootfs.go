@@ -8,6 +8,7 @@ package rootfs
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -192,11 +193,18 @@ func (r *Rootfs) Steps(b *plan.Builder, mounted func()) {
 		b.About("hooks")
 		mounted()
 	}
+	s.sealMounts()
 	for i, p := range r.cfg.Masked {
+		if slices.Contains(r.cfg.Masked[:i], p) {
+			continue
+		}
 		b.About(fmt.Sprintf("linux.maskedPaths[%d] (%s)", i, p))
 		s.mask(p)
 	}
 	for i, p := range r.cfg.ReadonlyPaths {
+		if slices.Contains(r.cfg.ReadonlyPaths[:i], p) {
+			continue
+		}
 		b.About(fmt.Sprintf("linux.readonlyPaths[%d] (%s)", i, p))
 		s.readonly(p)
 	}

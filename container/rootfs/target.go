@@ -15,10 +15,11 @@ type steps struct {
 	r    *Rootfs
 	root plan.FD
 
-	null, empty plan.FD // sources of masks, see mask.go
-	parking     plan.FD // see order.go
-	devpts      plan.FD // a copy of the instance with the terminal
-	copied      bool    // devpts is set
+	null, empty plan.FD   // sources of masks, see mask.go
+	parking     plan.FD   // see order.go
+	sealed      []plan.FD // read-only once all is mounted
+	devpts      plan.FD   // a copy of the instance with the terminal
+	copied      bool      // devpts is set
 }
 
 // How a path inside the root is resolved. Strict is for the places where the

@@ -100,6 +100,8 @@ type box struct {
 	layers []container.RootfsMount
 	stdio  container.Stdio
 	n      int // execs so far
+	gone   bool
+	before func() // called before create
 }
 
 var defaultCaps = []string{
@@ -193,6 +195,9 @@ func (b *box) create() (*container.Container, error) {
 	data, err := json.Marshal(b.spec)
 	must(b.t, err)
 	must(b.t, os.WriteFile(filepath.Join(b.dir, "config.json"), data, 0o600))
+	if b.before != nil {
+		b.before()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return container.Create(ctx, container.CreateOptions{
@@ -203,6 +208,10 @@ func (b *box) create() (*container.Container, error) {
 // remove ends a container and deletes it.
 func (b *box) remove(c *container.Container) {
 	b.t.Helper()
+	if b.gone {
+		return
+	}
+	b.gone = true
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := c.Kill(ctx, unix.SIGKILL); err != nil {
@@ -340,4 +349,9 @@ func listing(t testing.TB, dir string) string {
 	})
 	must(t, err)
 	return out.String()
+}
+
+// rootLayer makes dir the root, as a bind mount with flags.
+func rootLayer(dir string, flags ...string) container.RootfsMount {
+	return container.RootfsMount{Type: "bind", Source: dir, Options: append([]string{"rbind"}, flags...)}
 }

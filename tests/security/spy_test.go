@@ -109,4 +109,3 @@ func spied(t *testing.T, b *box, n int) (finds []string, seen, early int) {
 	<-c.Init().Done()
 	return finds, seen, early
 }
-

@@ -154,9 +154,14 @@ func (c *Child) handshake(ctx context.Context) error {
 	// The child is the container's at the end: whoever may trace it there may
 	// write here what he likes. Each message counts once, and where it is due.
 	ready, paused, mayPause := false, false, c.start.Pause != nil
+	// A process may fail before the helper has told who it is: then that is
+	// waited for, or nobody would reap it.
+	var failed error
 	for {
 		msg, err := c.receive(ctx)
 		switch {
+		case err != nil && failed != nil:
+			return failed
 		case errors.Is(err, io.EOF) && c.PID == 0:
 			return errors.New("start process: helper ended before the process was born")
 		case errors.Is(err, io.EOF) && c.start.Hold && !ready:
@@ -179,7 +184,13 @@ func (c *Child) handshake(ctx context.Context) error {
 				return err
 			}
 		default:
-			return c.failure(msg)
+			failed = c.failure(msg)
+		}
+		if failed != nil {
+			if c.helper != nil && c.PID == 0 {
+				continue
+			}
+			return failed
 		}
 		if err := c.giveListener(); err != nil {
 			return err

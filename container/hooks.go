@@ -117,7 +117,8 @@ func (c *Container) runHooks(ctx context.Context, name string, status specs.Cont
 ) error {
 	for i := range hooksOf(c.spec.Hooks, name) {
 		if err := c.oneHook(ctx, name, i, c.ociState(status, pid), place); err != nil {
-			return fmt.Errorf("hooks.%s[%d]: %w", name, i, err)
+			// The second half is what callers of other runtimes look for.
+			return fmt.Errorf("hooks.%s[%d]: error running %s hook #%d: %w", name, i, name, i, err)
 		}
 	}
 	return nil

@@ -82,9 +82,6 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	if len(p.Args) == 0 {
 		return nil, errors.New("process.args: empty")
 	}
-	if p.Scheduler != nil && p.Scheduler.Flags&schedResetOnFork != 0 && at.forks() {
-		return nil, errors.New("process.scheduler: SCHED_FLAG_RESET_ON_FORK cannot outlast the fork into a PID namespace")
-	}
 	limits, err := rlimits(p.Rlimits)
 	if err != nil {
 		return nil, err
@@ -112,7 +109,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		joinCgroups(b, at.CgroupTasks, "tasks")
 		joinCgroups(b, at.CgroupProcs, "cgroup.procs")
 	}
-	scheduling(b, p)
+	scheduling(b, p, at.forks())
 	user := at.joins(unix.CLONE_NEWUSER)
 	if user {
 		if err := raiseLimits(b, limits); err != nil {
@@ -159,6 +156,9 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	credentials(b, p, sk)
 	if forks && !inside {
 		forkInto(b, sk)
+	}
+	if at.forks() {
+		resetOnFork(b, p)
 	}
 	b.Setsid()
 	if p.Terminal {
@@ -296,7 +296,7 @@ var AllCPUs = bytes.Repeat([]byte{0xff}, 1024)
 // schedResetOnFork: SCHED_FLAG_RESET_ON_FORK, sched_setattr(2).
 const schedResetOnFork = 0x01
 
-func scheduling(b *plan.Builder, p *Process) {
+func scheduling(b *plan.Builder, p *Process, forks bool) {
 	b.About("process.execCPUAffinity")
 	if len(p.Affinity) > 0 {
 		b.SchedSetaffinity(p.Affinity)
@@ -304,7 +304,11 @@ func scheduling(b *plan.Builder, p *Process) {
 	b.About("process.scheduler, ioPriority")
 	defer b.About("")
 	if p.Scheduler != nil {
-		b.SchedSetattr(*p.Scheduler)
+		attr := *p.Scheduler
+		if forks {
+			attr.Flags &^= schedResetOnFork // it would end with the fork, see resetOnFork
+		}
+		b.SchedSetattr(attr)
 	}
 	if p.IOPriority != nil {
 		b.IoprioSet(ioprioWhoProcess, 0, *p.IOPriority)
@@ -315,6 +319,16 @@ func scheduling(b *plan.Builder, p *Process) {
 	}
 	if p.Personality != nil {
 		b.Personality(uint(*p.Personality))
+	}
+}
+
+// resetOnFork sets SCHED_FLAG_RESET_ON_FORK in the process itself. Adding it to
+// what one has takes no privilege (sched(7)).
+func resetOnFork(b *plan.Builder, p *Process) {
+	if p.Scheduler != nil && p.Scheduler.Flags&schedResetOnFork != 0 {
+		b.About("process.scheduler")
+		b.SchedSetattr(*p.Scheduler)
+		b.About("")
 	}
 }
 

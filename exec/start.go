@@ -20,6 +20,10 @@ import (
 // was stopped by a hostile process of the container must not hang its caller.
 const handshakeTimeout = 30 * time.Second
 
+// lateReport bounds the wait for a helper's report behind a failure. It has left
+// its last system call but two.
+const lateReport = time.Second
+
 // ErrPIDsLimit means that the cgroup's pids limit refused the fork.
 var ErrPIDsLimit = errors.New("fork refused: pids limit of the cgroup or of the user reached")
 
@@ -187,10 +191,12 @@ func (c *Child) handshake(ctx context.Context) error {
 			failed = c.failure(msg)
 		}
 		if failed != nil {
-			if c.helper != nil && c.PID == 0 {
-				continue
+			if c.helper == nil || c.PID != 0 {
+				return failed
 			}
-			return failed
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, lateReport)
+			defer cancel()
 		}
 		if err := c.giveListener(); err != nil {
 			return err

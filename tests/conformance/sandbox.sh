@@ -8,7 +8,6 @@
 # From run.sh: CONF (what build.sh filled), RUN (scratch, on a disk) and PATH.
 # NET is full (dual stack, masquerading, port maps) or bare (a bridge, for timing).
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 : "${CONF:?}" "${RUN:?}"
 
 if [ "${IN_SANDBOX:-}" != 1 ]; then

@@ -51,13 +51,12 @@ recipe() {
 		module=github.com/golangci/golangci-lint/v2 pkg=cmd/golangci-lint secs=120
 		ldflags+=' -X main.version={version}'
 		;;
-	critest) module=sigs.k8s.io/cri-tools pkg=cmd/critest secs=60 ;;
 	benchstat) module=golang.org/x/perf pkg=cmd/benchstat secs=20 ;;
 	govulncheck) module=golang.org/x/vuln pkg=cmd/govulncheck secs=30 ;;
 	*) say "no such tool: $1 (there are: ${all[*]})" && exit 2 ;;
 	esac
 }
-all=(containerd ctr containerd-shim-runc-v2 runc crictl critest benchstat golangci-lint govulncheck)
+all=(containerd ctr containerd-shim-runc-v2 runc crictl benchstat golangci-lint govulncheck)
 
 # pinned MODULE prints its version from go.mod.
 pinned() {

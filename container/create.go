@@ -49,6 +49,9 @@ func Create(ctx context.Context, o CreateOptions) (_ *Container, err error) {
 	if c.spec, err = loadSpec(bundle); err != nil {
 		return nil, err
 	}
+	if err := inheritMappings(ctx, h, c.spec); err != nil {
+		return nil, err
+	}
 	if p := c.firstProcess(); p.Terminal != o.Terminal {
 		return nil, invalid("process.terminal", "is %v, the request says %v", p.Terminal, o.Terminal)
 	}

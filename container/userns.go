@@ -22,7 +22,7 @@ const mapLines = 340
 // validateMappings checks linux.uidMappings and gidMappings and the namespace
 // they are for.
 func validateMappings(s *specs.Spec) error {
-	_, has := namespace(s, specs.UserNamespace)
+	ns, has := namespace(s, specs.UserNamespace)
 	l := s.Linux
 	if !has {
 		if len(l.UIDMappings) > 0 || len(l.GIDMappings) > 0 {
@@ -30,8 +30,11 @@ func validateMappings(s *specs.Spec) error {
 		}
 		return nil
 	}
+	if ns.Path != "" && len(l.UIDMappings) == 0 && len(l.GIDMappings) == 0 {
+		return nil // those that it has, see inheritMappings
+	}
 	if len(l.UIDMappings) == 0 || len(l.GIDMappings) == 0 {
-		return invalid("linux.uidMappings, linux.gidMappings", "required with a user namespace, also with one joined by path")
+		return invalid("linux.uidMappings, linux.gidMappings", "required with a new user namespace")
 	}
 	if err := checkMap("linux.uidMappings", l.UIDMappings); err != nil {
 		return err
@@ -92,6 +95,66 @@ func newUserNS(uid, gid []specs.LinuxIDMapping) (fd int, err error) {
 		return -1, fmt.Errorf("make a user namespace: %w", err)
 	}
 	return fd, nil
+}
+
+// inheritMappings completes a spec that joins a user namespace and does not repeat
+// its maps: a helper enters it, and its maps are read from here, as they look from
+// here.
+func inheritMappings(ctx context.Context, h *hostState, s *specs.Spec) error {
+	ns, ok := namespace(s, specs.UserNamespace)
+	if !ok || ns.Path == "" || len(s.Linux.UIDMappings) > 0 {
+		return nil
+	}
+	fd, err := pathsafe.OpenNamespace(ns.Path, unix.CLONE_NEWUSER)
+	if err != nil {
+		return fmt.Errorf("linux.namespaces (user): %w", err)
+	}
+	defer unix.Close(fd)
+	if own, err := isOwn(fd, "user"); err != nil || own {
+		return errors.Join(err, invalid("linux.namespaces (user)", "the namespace joined by path is the host's"))
+	}
+	err = exec.InHelper(ctx, []int{fd}, func(b *plan.Builder) {
+		b.Setns(plan.Num(fd, "user"), unix.CLONE_NEWUSER)
+	}, func(pid, pidfd int) error {
+		for _, m := range []struct {
+			file string
+			to   *[]specs.LinuxIDMapping
+		}{{"uid_map", &s.Linux.UIDMappings}, {"gid_map", &s.Linux.GIDMappings}} {
+			f, err := h.proc.Pid(pidfd, pid, pathsafe.MustRel(m.file))
+			if err != nil {
+				return err
+			}
+			buf := make([]byte, mapLines*40)
+			n, err := f.ReadAt0(buf)
+			f.Close()
+			if err != nil {
+				return err
+			}
+			if *m.to, err = parseMap(string(buf[:n])); err != nil {
+				return fmt.Errorf("%s: %w", m.file, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("linux.namespaces (user): read the mappings of %s: %w", ns.Path, err)
+	}
+	return nil
+}
+
+// parseMap parses a uid_map or gid_map file, user_namespaces(7).
+func parseMap(text string) (m []specs.LinuxIDMapping, err error) {
+	for line := range strings.Lines(text) {
+		var e specs.LinuxIDMapping
+		if _, err := fmt.Sscan(line, &e.ContainerID, &e.HostID, &e.Size); err != nil {
+			return nil, fmt.Errorf("line %q: %w", line, err)
+		}
+		m = append(m, e)
+	}
+	if len(m) == 0 {
+		return nil, errors.New("nothing is mapped")
+	}
+	return m, nil
 }
 
 // newTimeNS makes a time namespace with its offsets set, owned by the user

@@ -174,3 +174,23 @@ func TestAControlledCapabilityCannotBeHadAgain(t *testing.T) {
 		t.Errorf("after the change: %q %v", out, err)
 	}
 }
+
+func TestAJoinedUserNamespaceKeepsItsMappings(t *testing.T) {
+	first := newBundle(t, "sleep", "1000")
+	first.mapped()
+	c := first.start()
+	b := newBundle(t, "cat", "/proc/self/uid_map")
+	b.id += "-second"
+	b.mapped()
+	l := b.spec.Linux
+	l.CgroupsPath, l.UIDMappings, l.GIDMappings = "/ibex-test/"+b.id, nil, nil
+	for i := range l.Namespaces {
+		if l.Namespaces[i].Type == specs.UserNamespace {
+			l.Namespaces[i].Path = fmt.Sprintf("/proc/%d/ns/user", c.Init().PID())
+		}
+	}
+	out, code := b.run()
+	if got := strings.Fields(out); code != 0 || strings.Join(got, " ") != "0 200000 65536" {
+		t.Errorf("exit code %d, %q", code, out)
+	}
+}

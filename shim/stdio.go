@@ -37,6 +37,7 @@ type processIO struct {
 	// the process has started.
 	child container.Stdio
 	log   *logger
+	over  *overflow // nil: output that nobody reads blocks the process
 
 	mu        sync.Mutex
 	in        *stream   // guarded by mu
@@ -204,6 +205,7 @@ func (p *processIO) started(console *os.File) error {
 	if p.in != nil {
 		p.in.start()
 	}
+	p.spoolOutput()
 	for _, s := range p.out {
 		s.start()
 	}

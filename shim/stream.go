@@ -48,6 +48,8 @@ type stream struct {
 	finish bool
 	left   int  // guarded by mu
 	closed bool // guarded by mu
+	// over, if not nil, keeps a full sink from stopping the source. Guarded by mu.
+	over *overflow
 
 	done chan struct{} // closed when dst has been closed
 }
@@ -124,6 +126,9 @@ func (s *stream) pumpLocked() {
 	if s.closed {
 		return
 	}
+	if s.over != nil && s.over.on && s.dst >= 0 && !s.spoolLocked() {
+		return
+	}
 	var err error
 	switch {
 	case s.dst < 0:
@@ -141,6 +146,10 @@ func (s *stream) pumpLocked() {
 			s.closeSink()
 		}
 		s.armSource()
+	case errors.Is(err, errSinkFull) && s.over != nil:
+		s.over.begin(s.pending)
+		s.pending = nil
+		s.readOn()
 	case errors.Is(err, errSinkFull):
 		if s.armSink() != nil {
 			s.closeAll()

@@ -167,10 +167,20 @@ func (s *service) create(ctx context.Context, r *wire.CreateRequest, o options) 
 	t.mu.Lock()
 	p.p = t.c.Init()
 	t.mu.Unlock()
-	if err := io.started(t.c.Init().Console()); err != nil {
+	over, err := overflowOf(o, t.c.Spec().Annotations)
+	if over != nil {
+		over.warn = func(n int64) {
+			log.L.WithField("id", r.ID).Warnf("%d bytes of output dropped: its reader did not take them", n)
+		}
+		io.useOverflow(over)
+	}
+	if err == nil {
+		err = io.started(t.c.Init().Console())
+	}
+	if err != nil {
 		io.abort()
 		if derr := t.c.Delete(ctx); derr != nil {
-			log.L.WithError(derr).WithField("id", r.ID).Error("remove a container whose terminal could not be attached")
+			log.L.WithError(derr).WithField("id", r.ID).Error("remove a container whose input and output could not be attached")
 		}
 		return nil, err
 	}

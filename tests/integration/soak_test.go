@@ -123,13 +123,13 @@ func TestSoakPods(t *testing.T) {
 			below, _ := filepath.Glob(c + "/*/cgroup.procs")
 			groups += len(below)
 		}
-		shims := 0
+		procs := 0
 		for _, p := range ktest.Procs() {
 			if ktest.HasEnv(p.PID, scratch.Env()) && strings.Contains(readFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)), d.Namespace) {
-				shims++
+				procs++
 			}
 		}
-		return map[string]int{"mounts": mounts, "sockets": len(sockets), "bundles": len(bundles), "cgroups": groups, "shims": shims}
+		return map[string]int{"mounts": mounts, "sockets": len(sockets), "bundles": len(bundles), "cgroups": groups, "processes": procs}
 	}
 	before := count()
 	began := time.Now()

@@ -35,8 +35,9 @@ func (d *Daemon) Shim(id string) (*ShimClient, error) {
 	if err := json.Unmarshal(text, &boot); err != nil {
 		return nil, fmt.Errorf("decode bootstrap.json: %w", err)
 	}
-	if boot.Version != 3 || boot.Protocol != "ttrpc" {
-		return nil, fmt.Errorf("bootstrap.json: version %d, protocol %q; want 3, ttrpc", boot.Version, boot.Protocol)
+	// Before 2.3 it asks for version 2.
+	if boot.Version < 2 || boot.Version > 3 || boot.Protocol != "ttrpc" {
+		return nil, fmt.Errorf("bootstrap.json: version %d, protocol %q; want 2 or 3, ttrpc", boot.Version, boot.Protocol)
 	}
 	return DialShim(boot.Address)
 }

@@ -28,13 +28,7 @@ type Builder struct {
 
 // NewBuilder returns an empty builder.
 func NewBuilder() *Builder {
-	return &Builder{p: &Plan{
-		ops:   make([]op, 0, 64),
-		args:  make([]arg, 0, 224),
-		names: make([]string, 0, 16),
-		data:  make([]byte, 0, 2048),
-		offs:  make([]uint32, 0, 48),
-	}}
+	return &Builder{p: newPlan()}
 }
 
 // About says what the steps that follow are for, in the words of whoever asked

@@ -45,7 +45,9 @@ func found(t *testing.T, proc string, what []byte) bool {
 		}
 		buf := make([]byte, to-from)
 		n, _ := mem.ReadAt(buf, int64(from)) // a hole ends it
-		if bytes.Contains(buf[:n], what) {
+		there := bytes.Contains(buf[:n], what)
+		clear(buf) // a copy that the next search would find, beyond the heap's first arena
+		if there {
 			return true
 		}
 	}
@@ -63,5 +65,40 @@ func TestAClosedPlanCannotBeForked(t *testing.T) {
 	p.Close()
 	if _, _, err := p.Fork(ForkOptions{CgroupFD: -1, Sock: -1}); err == nil {
 		t.Error("it ran")
+	}
+}
+
+// A closed plan's slices serve the next one. Nothing of the first may show there,
+// nor stay where the garbage collector does not clear it.
+func TestNothingOfAClosedPlanStays(t *testing.T) {
+	build := func(env string) *Plan {
+		b := NewBuilder()
+		b.Execve("/bin/true", []string{"true"}, []string{env})
+		p, err := b.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	secret := "SECRET=" + strings.Repeat("x", 100)
+	first := build(secret)
+	data := first.data[:cap(first.data)]
+	if !bytes.Contains(data, []byte(secret)) {
+		t.Fatal("the environment is somewhere else")
+	}
+	first.Close()
+	if bytes.Contains(data, []byte("SECRET")) {
+		t.Error("the environment stays")
+	}
+	if first.Len() != 0 {
+		t.Errorf("a closed plan is\n%s", first)
+	}
+	for range 3 {
+		p := build("A=b")
+		want := build("A=b").String()
+		if got := p.String(); got != want || strings.Contains(got, "SECRET") {
+			t.Errorf("plan after another:\n%s\nwant\n%s", got, want)
+		}
+		p.Close()
 	}
 }

@@ -54,12 +54,14 @@ func (p *Plan) own(m memory) {
 	p.cleanup = runtime.AddCleanup(p, memory.unmap, m)
 }
 
-// Close frees the memory of the plan, which cannot be forked afterwards. It is
-// not needed for correctness, but what a plan holds may be large, and secret.
+// Close frees the memory of the plan, which is empty afterwards and cannot be
+// forked. It is not needed for correctness, but what a plan holds may be large,
+// and secret. Nobody may use the plan meanwhile.
 func (p *Plan) Close() {
 	p.cleanup.Stop()
 	p.mem.unmap()
 	p.mem, p.steps, p.arena = memory{}, nil, nil
+	p.strip()
 }
 
 // heapArena is how much of the address space the Go runtime takes for its heap at

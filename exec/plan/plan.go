@@ -45,8 +45,8 @@ var noFD = FD{num: 0, name: "none"}
 const unresolved = -1 << 31
 
 // Plan is a list of system calls that a forked child issues one after the
-// other. It is immutable: it may be printed and forked concurrently, and more
-// than once.
+// other. Until Close it is immutable: it may be printed and forked concurrently,
+// and more than once.
 type Plan struct {
 	ops   []op
 	args  []arg

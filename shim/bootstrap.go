@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ibex-run/ibex/internal/exeseal"
 	"github.com/ibex-run/ibex/internal/ocijson"
 	"github.com/ibex-run/ibex/shim/wire"
 )
@@ -229,7 +230,7 @@ func spawnServer(r startRequest, l *socketFile) error {
 	if err != nil {
 		return err
 	}
-	defer sealed.close()
+	defer sealed.Close()
 	cmd.ExtraFiles = []*os.File{l.file} // becomes listenerFD
 	// A session of its own: what stops containerd's terminal or process group
 	// must not stop containers.
@@ -247,11 +248,11 @@ func spawnServer(r startRequest, l *socketFile) error {
 
 // runSealed makes cmd run from a file that nobody can change, or, where that
 // cannot be had and is not required, say so in its log.
-func runSealed(cmd *exec.Cmd, self, scratch string, require bool) (sealedFile, error) {
-	sealed, err := sealSelf(self, scratch)
+func runSealed(cmd *exec.Cmd, self, scratch string, require bool) (exeseal.File, error) {
+	sealed, err := exeseal.Open(self, scratch)
 	switch {
 	case err == nil:
-		cmd.Path = sealed.path() // not Args: who looks for shims finds them by name
+		cmd.Path = sealed.Path() // not Args: who looks for shims finds them by name
 	case require:
 		return sealed, fmt.Errorf("allow_unsealed is false in the node's configuration: %w", err)
 	default:

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/internal/exeseal"
 )
 
 const (
@@ -62,7 +63,7 @@ func serve(f flags) error {
 
 // setUp prepares the process for being the parent of containers.
 func setUp() error {
-	if err := setName(); err != nil {
+	if err := exeseal.SetName(); err != nil {
 		return err
 	}
 	if why := os.Getenv(envUnsealed); why != "" {

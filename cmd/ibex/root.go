@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ibex-run/ibex/container"
+	"github.com/ibex-run/ibex/internal/exeseal"
 )
 
 // options are the flags before the verb.
@@ -112,6 +113,15 @@ func refusedCmd(name, short string) *cobra.Command {
 
 // prepare comes before every verb.
 func (o *options) prepare(cmd *cobra.Command) error {
+	switch cmd.Name() {
+	case "create", "run", "start", "exec":
+		// What becomes a container's process is a copy of this one.
+		if os.Geteuid() == 0 {
+			if err := exeseal.Reexec(filepath.Dir(defaultRoot)); err != nil {
+				return err
+			}
+		}
+	}
 	if err := o.logger.open(o.log, o.logFormat, o.debug); err != nil {
 		return err
 	}

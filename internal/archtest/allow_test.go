@@ -19,6 +19,12 @@ var exceptions = []exception{
 	{"cgroups/layout.go", "a constant: where /sys/fs/cgroup is mounted is compared, not opened", []string{"/sys/fs/cgroup"}},
 	{"container/lookup.go", "the name of a program in the container is compared, not opened", []string{"/proc/", "/sys/"}},
 	{"container/create.go", "the steps of a creation in order", []string{"func build"}},
+	{
+		"internal/exeseal/seal.go", "the installed program, its own descriptor, which it is executed from, and an empty directory of its own", []string{
+			"os.Open", "os.OpenFile", "os.Remove", "os.MkdirTemp", "unix.Openat", "/proc/self/fd/%d", "/proc/self/comm",
+		},
+	},
+	{"internal/exeseal/reexec.go", "the running program is looked at and executed again, sealed", []string{"unix.Exec", "unix.Open", "/proc/self/exe"}},
 	{"container/validate.go", "a destination in the container is compared, not opened", []string{"/proc/"}},
 
 	// container/rootfs makes mounts. What it opens by path is its own detached
@@ -53,16 +59,6 @@ var exceptions = []exception{
 	{"shim/fifo.go", "FIFOs and log files that the client names", []string{"os.Stat", "os.MkdirAll", "unix.Open"}},
 	{"shim/log.go", "the log FIFO in the bundle", []string{"unix.Open"}},
 	{"shim/options.go", "the file that the option ConfigPath names", []string{"os.Open"}},
-	{
-		"shim/seal.go", "the installed program, and its own descriptor, which the server is executed from", []string{
-			"os.Open", "os.Remove", "os.MkdirTemp", "unix.Openat", "/proc/self/fd/%d", "/proc/self/comm",
-		},
-	},
-	{
-		"shim/seal.go", "the shim's own program and an empty directory of its own", []string{
-			"os.MkdirTemp", "os.Remove", "unix.Openat", "os.Open", "/proc/self/fd/%d",
-		},
-	},
 	{"shim/serve.go", "the bundle is the working directory; the debug socket", []string{"os.Chdir", "os.Remove"}},
 	{
 		"shim/socket.go", "the socket and its directory, checked by owner and mode; whether its user lives in this PID namespace", []string{

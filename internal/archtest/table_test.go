@@ -21,6 +21,7 @@ const (
 var table = []row{
 	{"internal/linux", nil, []string{xsys}, "it is the floor"},
 	{"internal/scan", nil, nil, "it is pure bytes, fuzzed alone"},
+	{"internal/exeseal", nil, []string{xsys}, "it comes before everything else that a program does"},
 	{"internal/ocijson", nil, nil, "it is pure bytes, fuzzed alone"},
 	{"internal/fd", []string{"internal/linux"}, []string{xsys}, "only the floor is below it"},
 	{"internal/probe", []string{"internal/linux", "internal/fd"}, []string{xsys}, "only the floor is below it"},
@@ -44,11 +45,11 @@ var table = []row{
 
 	{"shim/wire", nil, nil, "it is bytes and structures; the generated types cost a third of an idle shim's memory"},
 	{"shim/rpc", []string{"shim/wire"}, nil, "it is the protocol between two sockets, and has never heard of tasks"},
-	{"shim", []string{"shim/wire", "shim/rpc", "container", "cgroups", "internal/linux", "internal/fd", "internal/nodeconf", "internal/ocijson"}, []string{
+	{"shim", []string{"shim/wire", "shim/rpc", "container", "cgroups", "internal/linux", "internal/fd", "internal/nodeconf", "internal/ocijson", "internal/exeseal"}, []string{
 		xsys, oci, "github.com/containerd/log", "github.com/pelletier/go-toml/v2",
 	}, "it is the protocol and nothing else: if it needs exec or pathsafe, container lacks a method"},
 	{"cmd/containerd-shim-ibex-v1", []string{"shim"}, []string{xsys}, "a main is under 30 lines"},
-	{"cmd/ibex", []string{"container", "container/...", "cgroups", "exec/plan", "internal/probe", "pathsafe"}, []string{xsys, oci, "github.com/spf13/cobra", "github.com/spf13/pflag"}, "it drives container by hand; what belongs to containerd is shim's"},
+	{"cmd/ibex", []string{"container", "container/...", "cgroups", "exec/plan", "internal/probe", "pathsafe", "internal/exeseal"}, []string{xsys, oci, "github.com/spf13/cobra", "github.com/spf13/pflag"}, "it drives container by hand; what belongs to containerd is shim's"},
 
 	{"internal/ktest", nil, []string{xsys}, "every package's tests use it, so it may use none of them"},
 	{"internal/archtest", nil, nil, "it reads the source and nothing else"},

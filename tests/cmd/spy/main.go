@@ -35,6 +35,10 @@ type spy struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "exe" {
+		holdExe()
+		return
+	}
 	runtime.LockOSThread() // a tracer is a thread (ptrace(2))
 	var stop atomic.Bool
 	fmt.Println("ready")

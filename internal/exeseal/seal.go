@@ -1,4 +1,5 @@
-package shim
+// Package exeseal lets a program run from a file that nobody can change.
+package exeseal
 
 import (
 	"errors"
@@ -11,39 +12,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The server must not run from the installed file. Who gets hold of its
-// /proc/PID/exe, for which a container has to break into the short time in which
-// a child of the shim is in its namespaces, could open that file for writing once
-// the last process that runs it has ended (CVE-2019-5736).
+// A program that starts containers must not run from the installed file. What
+// will be a container's process is a copy of it until execve, and a program of
+// the container that says "#!/proc/self/exe" is executed by it. Who gets hold of
+// that /proc/PID/exe could open the file for writing once the last process that
+// runs it has ended (CVE-2019-5736).
 //
 // So it runs from the same file on a read-only overlay of its own, which has no
 // upper layer to write to and is nowhere mounted. It shares the pages of the
 // installed file. A read-only bind mount would not do: whoever has CAP_SYS_ADMIN
 // over it can make it writable again. Where the overlay cannot be made, a sealed
-// copy in memory serves, at the price of its size for each shim.
+// copy in memory serves, at the price of its size for each program.
 
-// sealFDMin keeps the program's descriptor clear of those that the server gets by
-// number.
-const sealFDMin = 16
+// fdMin keeps the program's descriptor clear of those that it gets by number.
+const fdMin = 16
 
-// sealedFile is what the server is executed from.
-type sealedFile struct {
+// File is what the program is executed from.
+type File struct {
 	fd  int
 	how string
 }
 
-// path is valid in this process, and in a child up to its execve.
-func (s sealedFile) path() string { return fmt.Sprintf("/proc/self/fd/%d", s.fd) }
+// Path is valid in this process, and in a child up to its execve.
+func (s File) Path() string { return fmt.Sprintf("/proc/self/fd/%d", s.fd) }
 
-func (s sealedFile) close() {
+// Close closes the descriptor; whoever executes the file keeps it.
+func (s File) Close() {
 	if s.fd >= 0 {
 		unix.Close(s.fd)
 	}
 }
 
-// sealSelf opens the program at path in a way through which nobody can change it.
+// Open opens the program at path in a way through which nobody can change it.
 // scratch is a directory in which an empty one may be made for a moment.
-func sealSelf(path, scratch string) (sealedFile, error) {
+func Open(path, scratch string) (File, error) {
 	fd, err := sealOverlay(path, scratch)
 	if err == nil {
 		return keepHigh(fd, "overlay")
@@ -52,16 +54,16 @@ func sealSelf(path, scratch string) (sealedFile, error) {
 	if merr == nil {
 		return keepHigh(fd, "memory")
 	}
-	return sealedFile{fd: -1}, errors.Join(err, merr)
+	return File{fd: -1}, errors.Join(err, merr)
 }
 
-func keepHigh(fd int, how string) (sealedFile, error) {
+func keepHigh(fd int, how string) (File, error) {
 	defer unix.Close(fd)
-	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, sealFDMin)
+	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fdMin)
 	if err != nil {
-		return sealedFile{fd: -1}, os.NewSyscallError("fcntl", err)
+		return File{fd: -1}, os.NewSyscallError("fcntl", err)
 	}
-	return sealedFile{high, how}, nil
+	return File{high, how}, nil
 }
 
 // sealOverlay opens the file on an overlay that consists of its directory and an
@@ -151,12 +153,17 @@ func sealMemory(path string) (_ int, err error) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		return -1, os.NewSyscallError("fcntl(F_ADD_SEALS)", err)
 	}
-	out, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, sealFDMin)
+	out, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fdMin)
 	return out, os.NewSyscallError("fcntl", err)
 }
 
-// setName gives the process the name of its program: it was started through a
+// SetName gives the process the name of its program: it was started through a
 // descriptor, whose number the kernel took for the name.
-func setName() error {
-	return writeFile("/proc/self/comm", filepath.Base(os.Args[0]))
+func SetName() error {
+	f, err := os.OpenFile("/proc/self/comm", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(filepath.Base(os.Args[0]))
+	return errors.Join(err, f.Close())
 }

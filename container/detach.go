@@ -239,6 +239,15 @@ func (c *Container) WatchOOM(f func()) error {
 // Spec is the container's configuration.
 func (c *Container) Spec() *specs.Spec { return c.spec }
 
+// SeccompFlags are the flags of the seccomp filter (SECCOMP_FILTER_FLAG_*); false
+// if there is none.
+func (c *Container) SeccompFlags() (flags uint, ok bool) {
+	if c.seccomp == nil {
+		return 0, false
+	}
+	return c.seccomp.Flags, true
+}
+
 // Created is when the container was created.
 func (c *Container) Created() time.Time { return c.rec.Created }
 

@@ -3,10 +3,12 @@ package container_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // TestTheSpecIsSeenFromInside runs small scripts in containers whose spec was
@@ -155,5 +157,35 @@ func TestATmpfsTakesWhatItCovers(t *testing.T) {
 	want := "from the image\n/etc/passwd\n777,0:0\n4755,7:8\ntouch: /data/x: Read-only file system\ntouch: /data/sub/file: Read-only file system\n"
 	if out != want {
 		t.Errorf("got %q, want %q", out, want)
+	}
+}
+
+func TestTheOptionsOfABindMountSayEverythingOnceTheySayAnything(t *testing.T) {
+	src := t.TempDir()
+	if err := unix.Mount("tmpfs", src, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(src, unix.MNT_DETACH) })
+	for i, tt := range []struct {
+		options []string
+		mapped  bool
+		want    string
+	}{
+		{[]string{"bind"}, false, "rw,nosuid,nodev,noexec,relatime"},
+		{[]string{"bind", "ro"}, false, "ro,relatime"},
+		{[]string{"bind", "ro", "nosuid"}, false, "ro,nosuid,relatime"},
+		{[]string{"bind", "ro"}, true, "ro,nosuid,nodev,noexec,relatime"},
+	} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			b := newBundle(t, "sh", "-c", "grep ' /mnt ' /proc/self/mounts | cut -d' ' -f4")
+			if tt.mapped {
+				b.mapped()
+			}
+			b.spec.Mounts = append(b.spec.Mounts, specs.Mount{Destination: "/mnt", Source: src, Options: tt.options})
+			out, code := b.run()
+			if got, _, _ := strings.Cut(strings.TrimSpace(out), ",inode64"); code != 0 || got != tt.want {
+				t.Errorf("%v, mapped %v: exit code %d: got %q, want %q", tt.options, tt.mapped, code, out, tt.want)
+			}
+		})
 	}
 }

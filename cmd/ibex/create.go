@@ -103,6 +103,9 @@ func (f *createFlags) create(ctx context.Context, o *options, id string, detache
 		os.Remove(dir) //nolint:errcheck // the cause is what is reported
 		return nil, err
 	}
+	if flags, ok := c.SeccompFlags(); ok {
+		o.logger.debugf("seccomp filter flags: %d", flags)
+	}
 	if err := f.give(c.Init()); err != nil {
 		o.logger.debugf("deleting the container, its owner cannot be told of it")
 		c.Kill(ctx, unix.SIGKILL) //nolint:errcheck // Delete reports

@@ -114,6 +114,7 @@ func (r *Rootfs) prepareBind(sm *specs.Mount, m *mount) error {
 			return err
 		}
 	}
+	m.opts.implyClear(r.cfg.IDs.Mapped())
 	fd, dir, err := bindMount(src, m.opts, m.opts.rbind || !m.opts.bind)
 	if err != nil {
 		return err

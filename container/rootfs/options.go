@@ -130,6 +130,23 @@ func (o *mountOptions) attr(opt string) bool {
 	return false
 }
 
+// implyClear makes the options of a bind mount say everything once they say
+// anything: what is not asked for is cleared, as users of OCI runtimes are used to,
+// other than with mount(8). Without any the source's attributes stay. In a user
+// namespace the kernel would lock them, so they stay there, but for the one that
+// it does not lock (mount_setattr(2), "EPERM"). The time of access is kept unless
+// an option is about it.
+func (o *mountOptions) implyClear(mapped bool) {
+	if o.attrs == (attrs{}) {
+		return
+	}
+	implied := uint64(unix.MOUNT_ATTR_NOSYMFOLLOW)
+	if !mapped {
+		implied |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	}
+	o.attrs.clear |= implied &^ (o.attrs.set | o.recursive.set)
+}
+
 func (o *mountOptions) propagate(opt string) bool {
 	for _, p := range propagations {
 		if opt == p.name || opt == "r"+p.name {

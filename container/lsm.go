@@ -23,7 +23,7 @@ func labels(p *specs.Process) (l []exec.Label, err error) {
 			return nil, invalid("process.apparmorProfile", "NUL byte")
 		}
 		// aa_change_onexec(2): the command is "exec PROFILE".
-		l = append(l, exec.Label{File: file, Value: "exec " + p.ApparmorProfile})
+		l = append(l, exec.Label{File: file, Value: "exec " + p.ApparmorProfile, About: "process.apparmorProfile"})
 	}
 	if p.SelinuxLabel != "" {
 		if !hasSELinux() {
@@ -33,7 +33,9 @@ func labels(p *specs.Process) (l []exec.Label, err error) {
 			return nil, invalid("process.selinuxLabel", "NUL byte")
 		}
 		// The session keyring that is joined next gets the label of its maker.
-		l = append(l, exec.Label{File: "keycreate", Value: p.SelinuxLabel}, exec.Label{File: "exec", Value: p.SelinuxLabel})
+		for _, file := range []string{"keycreate", "exec"} {
+			l = append(l, exec.Label{File: file, Value: p.SelinuxLabel, About: "process.selinuxLabel"})
+		}
 	}
 	return l, nil
 }

@@ -82,6 +82,10 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	if len(p.Args) == 0 {
 		return nil, errors.New("process.args: empty")
 	}
+	if p.Scheduler != nil && p.Scheduler.Policy == unix.SCHED_DEADLINE && at.forks() {
+		// Such a task cannot fork, and its child would not be one (sched(7)).
+		return nil, errors.New("process.scheduler: SCHED_DEADLINE is not possible for a process that joins a PID namespace")
+	}
 	limits, err := rlimits(p.Rlimits)
 	if err != nil {
 		return nil, err
@@ -138,10 +142,11 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	}
 	b.About("process.cwd")
 	cwd(b, p.Cwd)
-	b.About("")
 	for _, l := range p.Labels {
+		b.About(l.About)
 		writeProc(b, proc, "attr/"+l.File, l.Value)
 	}
+	b.About("")
 	if p.Keyring != "" {
 		// Without CONFIG_KEYS there is nothing to keep apart.
 		b.KeyctlJoinSession(p.Keyring)

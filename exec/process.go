@@ -87,6 +87,7 @@ func (f *Filter) listens() bool { return f.Flags&unix.SECCOMP_FILTER_FLAG_NEW_LI
 type Label struct {
 	File  string // such as "exec" or "apparmor/exec"
 	Value string
+	About string // what an error calls it
 }
 
 // Place says where the process runs.

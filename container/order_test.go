@@ -3,9 +3,13 @@ package container_test
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/ibex-run/ibex/container"
 )
@@ -54,5 +58,21 @@ func TestATerminalsPathExistsInTheContainer(t *testing.T) {
 	out, _ := io.ReadAll(c.Init().Console()) // EIO at the end, see pty(7)
 	if got := string(out); got != "/dev/pts/0\r\n88\r\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestABindMountSeesWhatEarlierMountsHaveBrought(t *testing.T) {
+	b := newBundle(t, "sh", "-c", "cat /second/file /third; grep -c ' /second ro' /proc/self/mountinfo")
+	src := t.TempDir()
+	if err := os.WriteFile(filepath.Join(src, "file"), []byte("from the host\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	inside := func(p string) string { return filepath.Join(b.dir, "rootfs", p) }
+	b.spec.Mounts = append(b.spec.Mounts,
+		specs.Mount{Destination: "/first", Source: src, Options: []string{"bind"}},
+		specs.Mount{Destination: "/second", Source: inside("first"), Options: []string{"bind", "ro"}},
+		specs.Mount{Destination: "/third", Source: inside("second/file"), Options: []string{"bind"}})
+	if out, code := b.run(); out != "from the host\nfrom the host\n1\n" || code != 0 {
+		t.Errorf("exit code %d, %q", code, out)
 	}
 }

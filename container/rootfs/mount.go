@@ -23,6 +23,8 @@ type mount struct {
 	dir  bool
 	fd   int // the detached mount; -1: the child makes it
 	// For the child:
+	from   string // a source inside the root, see inside.go
+	userns int    // of its id mapping
 	fstype string
 	params []param
 	opts   mountOptions
@@ -115,6 +117,9 @@ func (r *Rootfs) prepareBind(sm *specs.Mount, m *mount) error {
 		}
 	}
 	m.opts.implyClear(r.cfg.IDs.Mapped())
+	if from, ok := r.broughtIn(src); ok {
+		return r.prepareInside(sm, m, from)
+	}
 	fd, dir, err := bindMount(src, m.opts, m.opts.rbind || !m.opts.bind)
 	if err != nil {
 		return err
@@ -264,6 +269,10 @@ func (r *Rootfs) mapOwner(m *mount, always bool) error {
 
 // mount adds the steps for one mount.
 func (s *steps) mount(m *mount) {
+	if m.from != "" {
+		s.bindInside(m)
+		return
+	}
 	target := s.target(m.at, m.dir, m.resolve())
 	if m.fd >= 0 {
 		fd := plan.Num(m.fd, "mount:"+m.dest)

@@ -235,6 +235,9 @@ func spawnServer(r startRequest, l *socketFile) error {
 	// A session of its own: what stops containerd's terminal or process group
 	// must not stop containers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := scheduleApart(); err != nil {
+		return err
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the shim's server: %w", err)
 	}

@@ -2,6 +2,8 @@ package shim
 
 import (
 	"errors"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,6 +38,36 @@ func TestTheNodeGivesWhatTheCallerLeavesOut(t *testing.T) {
 				t.Errorf("options %+v, want %+v", tt.have, tt.want)
 			}
 		})
+	}
+}
+
+func TestEveryOptionIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := append([]string{overflowAnnotation, spoolAnnotation, "io.ibex.exec-tree-kill", "allow_unsealed", "controlled_userns_caps"}, groupLabels...)
+	for _, typ := range []reflect.Type{reflect.TypeFor[options](), reflect.TypeFor[nodeconf.Options]()} {
+		for i := range typ.NumField() {
+			names = append(names, typ.Field(i).Name)
+		}
+	}
+	for _, n := range names {
+		if !strings.Contains(string(text), "`"+n+"`") {
+			t.Errorf("docs/configuration.md does not say what %s is", n)
+		}
+	}
+}
+
+func TestWhatIsIgnoredIsNamed(t *testing.T) {
+	for name, o := range map[string]options{
+		"BinaryName": {BinaryName: "runc"}, "Root": {Root: "/r"}, "SystemdCgroup": {SystemdCgroup: true},
+		"CriuPath": {CriuPath: "/c"}, "CriuImagePath": {CriuImagePath: "/i"}, "CriuWorkPath": {CriuWorkPath: "/w"},
+		"TaskApiAddress": {TaskApiAddress: "a"}, "TaskApiVersion": {TaskApiVersion: 3},
+	} {
+		if got := o.ignored(); len(got) != 1 || got[0] != name {
+			t.Errorf("%s: ignored() = %q", name, got)
+		}
 	}
 }
 

@@ -143,6 +143,7 @@ func (o *options) ignored() []string {
 		{"CriuImagePath", o.CriuImagePath != ""},
 		{"CriuWorkPath", o.CriuWorkPath != ""},
 		{"TaskApiAddress", o.TaskApiAddress != ""},
+		{"TaskApiVersion", o.TaskApiVersion != 0},
 		{"SystemdCgroup", o.SystemdCgroup},
 	} {
 		if f.set {

@@ -70,13 +70,6 @@ func setUp() error {
 		log.L.Warnf("this shim runs from the installed file, not from a sealed one: %s", why)
 	}
 	unix.Umask(0o022)
-	if os.Getenv(envSchedCore) != "" {
-		// A core-scheduling cookie of our own, which all containers inherit
-		// (Documentation/admin-guide/hw-vuln/core-scheduling.rst).
-		if err := unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_CREATE, 0, unix.PR_SCHED_CORE_SCOPE_PROCESS_GROUP, 0); err != nil {
-			return os.NewSyscallError("prctl(PR_SCHED_CORE)", err)
-		}
-	}
 	// A host that cannot run containers is no reason to go: Create answers with
 	// the same error, which reaches whoever asked.
 	if err := container.Setup(true); err != nil {

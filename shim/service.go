@@ -181,6 +181,12 @@ func (s *service) Pids(_ context.Context, r *wire.ContainerRequest) (*wire.PidsR
 		return nil, err
 	}
 	infos, err := t.c.Pids()
+	if err != nil && t.c.Init().Status() == container.Stopped {
+		// containerd 1.7 and 2.0, when they restart, end a shim that lists nothing or
+		// answers with an error, and the exit would be lost. Until Delete the number
+		// that the first process had is what there is to tell.
+		infos, err = []container.ProcessInfo{{PID: t.c.Init().PID()}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -328,3 +328,17 @@ func hasArg(p ktest.Proc, id string) bool {
 	}
 	return false
 }
+
+// containerd 1.7 and 2.0 take a shim that lists nothing for a leaked one when
+// they restart.
+func TestAStoppedContainerStillListsItsFirstProcess(t *testing.T) {
+	t.Parallel()
+	notIncumbent(t, "it lists none")
+	b := startBox(t, boxSpec{args: []string{"true"}})
+	b.wait()
+	infos, err := b.task.Pids(b.ctx)
+	if err != nil || len(infos) != 1 || infos[0].Pid != b.task.Pid() {
+		t.Errorf("pids %v, %v; the process was %d", infos, err, b.task.Pid())
+	}
+	b.delete()
+}

@@ -152,11 +152,18 @@ func (c *Container) oneHook(ctx context.Context, name string, i int, state *spec
 func (c *Container) hookProcess(name string) exec.Process {
 	if name == "startContainer" {
 		p := *c.init.spec
-		p.Terminal = false
+		p.Terminal, p.Cwd = false, "/"
 		setHome(&p, c.root)
 		return p
 	}
-	return privileged(name == "createContainer" && private(c.spec, specs.UserNamespace))
+	mapped := private(c.spec, specs.UserNamespace)
+	p := privileged(name == "createContainer" && mapped)
+	if name == "createContainer" && !mapped {
+		// Where users of OCI runtimes expect it. With a user namespace the way there
+		// may be closed.
+		p.Cwd = rootPath(c.spec, c.opts.Bundle)
+	}
+	return p
 }
 
 func privileged(mapped bool) exec.Process {
@@ -164,7 +171,7 @@ func privileged(mapped bool) exec.Process {
 	if mapped {
 		all = exec.AllCaps()
 	}
-	return exec.Process{Umask: 0o022, AllCaps: mapped, Caps: exec.Caps{Bounding: all, Effective: all, Permitted: all}}
+	return exec.Process{Cwd: "/", Umask: 0o022, AllCaps: mapped, Caps: exec.Caps{Bounding: all, Effective: all, Permitted: all}}
 }
 
 // ociState is the state that hooks get on standard input.
@@ -191,7 +198,7 @@ func runHook(ctx context.Context, h *specs.Hook, s *exec.Start, state *specs.Sta
 	if h.Env != nil {
 		p.Env = h.Env
 	}
-	p.Path, p.Args, p.Cwd = h.Path, h.Args, "/"
+	p.Path, p.Args = h.Path, h.Args
 	if len(p.Args) == 0 {
 		p.Args = []string{h.Path}
 	}

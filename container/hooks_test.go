@@ -56,19 +56,19 @@ func TestHooksRunInTheirNamespacesInOrder(t *testing.T) {
 			}
 			log, _ := os.ReadFile(filepath.Join(b.dir, "log"))
 			rest := string(log)
-			for _, want := range []struct{ name, ns, status string }{
-				{"prestart", own, "created"},
-				{"createRuntime", own, "created"},
-				{"createContainer", theirs, "created"},
-				{"poststart", own, "running"},
-				{"poststop", own, "stopped"},
+			for _, want := range []struct{ name, ns, cwd, status string }{
+				{"prestart", own, "/", "created"},
+				{"createRuntime", own, "/", "created"},
+				{"createContainer", theirs, filepath.Join(b.dir, "rootfs"), "created"},
+				{"poststart", own, "/", "running"},
+				{"poststop", own, "/", "stopped"},
 			} {
 				if want.name == "createContainer" && mode != "plain" {
 					continue
 				}
 				line, after, _ := strings.Cut(rest, "\n")
 				rest = after
-				if !strings.HasPrefix(line, want.name+" "+want.ns+" / E=1 {") || !strings.Contains(line, `"status":"`+want.status+`"`) {
+				if !strings.HasPrefix(line, want.name+" "+want.ns+" "+want.cwd+" E=1 {") || !strings.Contains(line, `"status":"`+want.status+`"`) {
 					t.Errorf("want %v, got %s", want, line)
 				}
 			}

@@ -7,6 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openAgain is how often an openat2 that gives EAGAIN is tried again. The kernel
+// gives up a resolution that must stay inside and goes upwards whenever anything
+// is renamed or mounted on the host meanwhile (openat2(2), RESOLVE_IN_ROOT). In a
+// storm of renames 2,600 failures in a row were seen on a path with a hundred
+// "..", which is a few milliseconds.
+const openAgain = 1 << 15
+
 // runInChild issues the steps in order until execve succeeds or a step fails.
 // A failure is reported on sock, if that is not negative, and ends the process
 // with code 127. It does not return.
@@ -26,6 +33,7 @@ import (
 func runInChild(steps unsafe.Pointer, n uintptr, arena unsafe.Pointer, sock int) {
 	var i uintptr
 	var errno syscall.Errno
+	again := 0
 	// The hook before the fork blocked every signal.
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&i)), 0, 8, 0, 0)
 loop:
@@ -57,6 +65,11 @@ loop:
 			if errno == syscall.EINTR && s.flags&stepRetry != 0 {
 				continue
 			}
+			if errno == syscall.EAGAIN && s.nr == unix.SYS_OPENAT2 && again < openAgain {
+				again++
+				continue
+			}
+			again = 0
 		}
 		if errno == 0 && s.flags&stepWant != 0 && r != s.want {
 			errno = syscall.EPROTO

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -69,11 +70,9 @@ func report(to io.Writer, all []finding, asJSON bool) error {
 	area := ""
 	for _, f := range all {
 		if f.Area != area {
-			if area != "" {
-				fmt.Fprintln(w)
-			}
 			area = f.Area
-			fmt.Fprintf(w, "%s\t\t\t\n", area)
+			w.Flush() //nolint:errcheck // the last one reports
+			fmt.Fprintf(to, "%s\n", strings.ToUpper(area))
 		}
 		detail := f.Detail
 		if f.State != stateOK && f.Needed != "" {

@@ -139,7 +139,7 @@ func setHome(p *exec.Process, root *pathsafe.Dir) {
 	dir := "/"
 	if path, err := pathsafe.ParseInRoot("/etc/passwd"); err == nil && root != nil {
 		// Most are small; what is longer than the first buffer is read again.
-		for _, size := range []int{4 << 10, passwdMax} {
+		for _, size := range []int{1 << 10, 8 << 10, passwdMax} {
 			buf := make([]byte, size)
 			n, err := root.ReadHead(path, buf)
 			if err != nil {

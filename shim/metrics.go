@@ -2,23 +2,35 @@ package shim
 
 import (
 	"strconv"
+	"sync"
 
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/shim/wire"
 )
 
-// metrics encodes a reading as the message that containerd and the CRI plugin
-// decode. What was not read is not there. The reading may be reused afterwards.
-func metrics(s *cgroups.Stats) *wire.Any {
-	b := make([]byte, 0, metricsSize)
-	if s.Version == 2 {
-		return &wire.Any{TypeURL: "io.containerd.cgroups.v2.Metrics", Value: wire.Append(b, (*metricsV2)(s))}
-	}
-	return &wire.Any{TypeURL: "io.containerd.cgroups.v1.Metrics", Value: wire.Append(b, (*metricsV1)(s))}
+// reading is the answer to Stats: a reading as the message that containerd and
+// the CRI plugin decode. What was not read is not there. A shim answers every
+// second or so for each container, so nothing is made anew for it.
+type reading struct {
+	wire.StatsResponse
+	any   wire.Any
+	stats cgroups.Stats
 }
 
-// metricsSize is enough for a container on a small machine.
-const metricsSize = 768
+var readings = sync.Pool{New: func() any { return new(reading) }}
+
+// Release implements rpc.Releaser.
+func (r *reading) Release() { readings.Put(r) }
+
+// wrap makes the answer of the reading.
+func (r *reading) wrap() {
+	if r.stats.Version == 2 {
+		r.any = wire.Any{TypeURL: "io.containerd.cgroups.v2.Metrics", Body: (*metricsV2)(&r.stats)}
+	} else {
+		r.any = wire.Any{TypeURL: "io.containerd.cgroups.v1.Metrics", Body: (*metricsV1)(&r.stats)}
+	}
+	r.StatsResponse.Stats = &r.any
+}
 
 // metricsV1 is io.containerd.cgroups.v1.Metrics (cgroup1/stats/metrics.proto of
 // containerd/cgroups).

@@ -6,11 +6,13 @@ import (
 
 	v1 "github.com/containerd/cgroups/v3/cgroup1/stats"
 	v2 "github.com/containerd/cgroups/v3/cgroup2/stats"
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ibex-run/ibex/cgroups"
+	"github.com/ibex-run/ibex/shim/wire"
 )
 
 // fill gives every number of a reading a value of its own, a multiple of 1000.
@@ -69,8 +71,14 @@ func zeroFields(m protoreflect.Message, prefix string) (names []string) {
 // decoded is what containerd makes of a reading.
 func decoded(t testing.TB, s *cgroups.Stats) proto.Message {
 	t.Helper()
-	a := metrics(s)
-	m, err := anypb.UnmarshalNew(&anypb.Any{TypeUrl: "/" + a.TypeURL, Value: a.Value}, proto.UnmarshalOptions{})
+	r := &reading{stats: *s}
+	r.wrap()
+	var res taskv3.StatsResponse
+	if err := proto.Unmarshal(wire.Marshal(r), &res); err != nil {
+		t.Fatal(err)
+	}
+	a := res.Stats
+	m, err := anypb.UnmarshalNew(&anypb.Any{TypeUrl: "/" + a.TypeUrl, Value: a.Value}, proto.UnmarshalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +123,9 @@ func TestMetricsHaveTheUnitsOfTheirVersion(t *testing.T) {
 
 func TestAbsentPartsStayAbsent(t *testing.T) {
 	for _, version := range []int{1, 2} {
-		if b := metrics(&cgroups.Stats{Version: version}).Value; len(b) != 0 {
-			t.Errorf("version %d: an empty reading became %x", version, b)
+		m := decoded(t, &cgroups.Stats{Version: version})
+		if b, err := proto.Marshal(m); err != nil || len(b) != 0 {
+			t.Errorf("version %d: an empty reading became %v, %v", version, m, err)
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 )
@@ -105,14 +103,4 @@ func parseFlags(args []string) (flags, error) {
 	}
 	f.action = fs.Arg(0)
 	return f, nil
-}
-
-// tune sets what the server may cost while it idles. There is one for each pod
-// of a node, and its live heap is far below Go's smallest collection threshold.
-func tune() {
-	// The threshold is 4 MiB at 100 (runtime, heapMinimum): collect at a quarter.
-	debug.SetGCPercent(25)
-	// Two processors keep two starts from waiting for each other. More would
-	// cost a heap cache and threads each.
-	runtime.GOMAXPROCS(2)
 }

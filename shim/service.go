@@ -8,7 +8,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/container"
 	"github.com/ibex-run/ibex/shim/wire"
 )
@@ -241,17 +240,18 @@ func (s *service) Update(ctx context.Context, r *wire.UpdateRequest) (*wire.Empt
 }
 
 // Stats reads the container's cgroup.
-func (s *service) Stats(_ context.Context, r *wire.ContainerRequest) (*wire.StatsResponse, error) {
+func (s *service) Stats(_ context.Context, r *wire.ContainerRequest) (*reading, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	st := statsPool.Get().(*cgroups.Stats)
-	defer statsPool.Put(st)
-	if err := t.c.Stats(st); err != nil {
+	st := readings.Get().(*reading)
+	if err := t.c.Stats(&st.stats); err != nil {
+		st.Release()
 		return nil, err
 	}
-	return &wire.StatsResponse{Stats: metrics(st)}, nil
+	st.wrap()
+	return st, nil
 }
 
 // Connect tells who serves. It touches no container, so that a containerd that

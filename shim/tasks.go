@@ -10,7 +10,6 @@ import (
 
 	"github.com/containerd/log"
 
-	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/container"
 	"github.com/ibex-run/ibex/internal/ocijson"
 	"github.com/ibex-run/ibex/shim/wire"
@@ -29,8 +28,6 @@ type service struct {
 	stopping bool                // guarded by mu
 	stop     chan struct{}       // closed when the shim is to end
 }
-
-var statsPool = sync.Pool{New: func() any { return new(cgroups.Stats) }}
 
 func newService(namespace string, events *publisher) *service {
 	return &service{

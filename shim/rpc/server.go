@@ -16,6 +16,9 @@ import (
 // Handler answers the requests of one method. Its error should be an *Error.
 type Handler func(ctx context.Context, payload []byte) (wire.Message, error)
 
+// Releaser is an answer that holds something until it was encoded.
+type Releaser interface{ Release() }
+
 // Server answers requests.
 type Server struct {
 	// Services are the names under which all methods are offered.
@@ -112,6 +115,9 @@ func (s *Server) dispatch(ctx context.Context, c *serverConn, stream uint32, dat
 		switch {
 		case err == nil:
 			c.send(stream, &response{body: res})
+			if r, ok := res.(Releaser); ok {
+				r.Release()
+			}
 		case errors.As(err, &known):
 			c.fail(stream, known.Code, known.Text)
 		default:

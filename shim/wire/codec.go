@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -41,10 +42,21 @@ type Coder struct {
 	err      error
 }
 
+// coders spares an allocation for each message.
+var coders = sync.Pool{New: func() any { return new(Coder) }}
+
+// done gives a coder back.
+func (c *Coder) done() {
+	*c = Coder{}
+	coders.Put(c)
+}
+
 // Append encodes m behind b.
 func Append(b []byte, m Message) []byte {
-	c := Coder{buf: b}
-	m.Fields(&c)
+	c := coders.Get().(*Coder)
+	defer c.done()
+	c.buf = b
+	m.Fields(c)
 	return c.buf
 }
 
@@ -54,7 +66,9 @@ func Marshal(m Message) []byte { return Append(nil, m) }
 // Unmarshal decodes b into m, which holds its zero value. Byte slices in m are
 // parts of b.
 func Unmarshal(b []byte, m Message) error {
-	c := Coder{decoding: true}
+	c := coders.Get().(*Coder)
+	defer c.done()
+	c.decoding = true
 	c.decode(b, m)
 	return c.err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/container"
@@ -138,6 +139,30 @@ func TestAContainerWithoutAProcessIsCreatedAndNotStarted(t *testing.T) {
 	c := b.open()
 	if err := c.Init().Start(context.Background(), container.Stdio{}); !errors.Is(err, container.ErrInvalid) {
 		t.Errorf("got %v", err)
+	}
+	<-made.Init().Done()
+	if err := b.open().Delete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADetachedContainerMayHaveFewDescriptors(t *testing.T) {
+	b := newBundle(t, "sleep", "1000")
+	b.spec.Process.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 3, Hard: 3}}
+	made, err := b.detached()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.open()
+	if err := c.Init().Start(context.Background(), container.Stdio{}); err != nil {
+		t.Fatal(err)
+	}
+	var got unix.Rlimit
+	if err := unix.Prlimit(made.Init().PID(), unix.RLIMIT_NOFILE, nil, &got); err != nil || got.Cur != 3 || got.Max != 3 {
+		t.Errorf("%+v %v", got, err)
+	}
+	if err := c.Kill(context.Background(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
 	<-made.Init().Done()
 	if err := b.open().Delete(context.Background()); err != nil {

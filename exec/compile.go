@@ -154,6 +154,10 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 	}
 	keepOnly(b, p.first(), s.handshakeFDs(sock))
 	b.About("process.rlimits")
+	limits, late, err := lateLimits(b, s, limits, sock)
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range limits {
 		b.Prlimit(l.Resource, l.Soft, l.Max)
 	}
@@ -175,7 +179,7 @@ func compile(s *Start, sock int) (*plan.Plan, error) {
 		loadFilter(b, p, sk)
 		last = false
 	}
-	path := finish(b, s, sock)
+	path := finish(b, s, sock, late)
 	if last {
 		loadFilter(b, p, sk)
 	}
@@ -270,6 +274,18 @@ func raiseLimits(b *plan.Builder, limits []Rlimit) error {
 		}
 	}
 	return nil
+}
+
+// lateLimits takes RLIMIT_NOFILE out of the limits where it is too low for the
+// number that a detached process still has to put a descriptor at: EBADF, dup(2).
+// Only raising it takes a privilege, so that is done here.
+func lateLimits(b *plan.Builder, s *Start, in []Rlimit, sock int) (now, late []Rlimit, err error) {
+	last := in[len(in)-1] // see rlimits
+	if s.Detach == nil || last.Soft > uint64(sock) {
+		return in, nil, nil
+	}
+	late = []Rlimit{last}
+	return in[:len(in)-1], late, raiseLimits(b, late)
 }
 
 // cwd enters the working directory and proves that it lies inside the root: a
@@ -385,7 +401,7 @@ func forkInto(b *plan.Builder, sock plan.FD) {
 
 // finish adds the hand-over to the parent, and returns the buffer that will
 // hold the pathname.
-func finish(b *plan.Builder, s *Start, sock int) plan.Buf {
+func finish(b *plan.Builder, s *Start, sock int, late []Rlimit) plan.Buf {
 	if !s.Hold {
 		return 0
 	}
@@ -396,6 +412,9 @@ func finish(b *plan.Builder, s *Start, sock int) plan.Buf {
 		// From here on a failure goes to the FIFO: it takes the socket's number.
 		b.Dup3(plan.Num(d.Status, "status"), sock, unix.O_CLOEXEC)
 		b.Close(plan.Num(d.Status, "status"))
+		for _, l := range late {
+			b.Prlimit(l.Resource, l.Soft, l.Max)
+		}
 		b.Read(plan.Num(d.Go, "go"), path, releaseLen)
 		b.Want(releaseLen)
 		return path

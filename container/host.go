@@ -39,10 +39,13 @@ var host = sync.OnceValues(func() (*hostState, error) {
 	return h, err
 })
 
-// Setup prepares this process for running containers: it checks the kernel,
-// notes the resource limits it was started with, and, with reapOrphans, becomes
+// Setup prepares this process for running containers: it hides its memory and
+// descriptors from all that cannot trace any process, checks the kernel, notes the resource limits it was started with, and, with reapOrphans, becomes
 // the parent of processes whose own parent died. It is called first thing.
 func Setup(reapOrphans bool) error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl(PR_SET_DUMPABLE)", err)
+	}
 	if _, err := host(); err != nil {
 		return err
 	}

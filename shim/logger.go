@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -45,6 +46,9 @@ func (p *processIO) openBinary(owner ioOwner, id logID) error {
 	if err != nil {
 		return fmt.Errorf("output %q: %w: %w", p.spec.stdout, err, errInvalid)
 	}
+	if err := checkLogger(u); err != nil {
+		return fmt.Errorf("output %q: %w: %w", p.spec.stdout, err, errInvalid)
+	}
 	// The logger's ends block, the other end's mode is the process's or ours.
 	var r, w [2]*os.File
 	defer func() { closeFiles(r[:]); closeFiles(w[:]) }()
@@ -82,6 +86,25 @@ func closeFiles(files []*os.File) {
 			f.Close()
 		}
 	}
+}
+
+// checkLogger refuses a log driver that others than root may have put there: it
+// runs as root on the host. A name from an image once got there (CVE-2026-53488).
+func checkLogger(u *url.URL) error {
+	if u.Host != "" || !filepath.IsAbs(u.Path) || filepath.Clean(u.Path) != u.Path {
+		return errors.New("not the absolute path of a program, without .. and the like")
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(u.Path, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: u.Path, Err: err}
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("%s is not a regular file", u.Path)
+	case st.Uid != 0 || st.Mode&0o022 != 0:
+		return fmt.Errorf("%s may be changed by others than root", u.Path)
+	}
+	return nil
 }
 
 // startLogger runs the program and waits until it is ready.

@@ -58,6 +58,7 @@ var exceptions = []exception{
 	{"shim/delete.go", "the link to the socket directory in the bundle", []string{"os.Readlink"}},
 	{"shim/fifo.go", "FIFOs and log files that the client names", []string{"os.Stat", "os.MkdirAll", "unix.Open"}},
 	{"shim/log.go", "the log FIFO in the bundle", []string{"unix.Open"}},
+	{"shim/logger.go", "the log program that the client names: whose it is", []string{"unix.Stat"}},
 	{"shim/options.go", "the file that the option ConfigPath names", []string{"os.Open"}},
 	{"shim/serve.go", "the bundle is the working directory; the debug socket", []string{"os.Chdir", "os.Remove"}},
 	{

@@ -76,10 +76,13 @@ func TestAMountThroughALinkOfTheImageStaysInside(t *testing.T) {
 			b.replace("mnt", "-> "+strings.ReplaceAll(to, "DECOY", host))
 			b.spec.Mounts = append(b.spec.Mounts,
 				specs.Mount{Destination: "/mnt/marker", Type: "tmpfs", Source: "marker-" + b.id},
+				specs.Mount{Destination: "/mnt/d", Type: "tmpfs", Source: "marker-" + b.id},
 				specs.Mount{Destination: "/mnt/file", Type: "bind", Source: "/etc/hostname", Options: []string{"bind"}},
 			)
 			out, _, err := b.run()
-			t.Logf("%v\n%s", err, grep(out, "marker"))
+			if n := strings.Count(grep(out, "tmpfs marker-"), "\n"); err == nil && n != 2 {
+				t.Errorf("%d of 2 mounts are inside: %s", n, out)
+			}
 			for _, m := range ktest.Mounts() {
 				if m.Source == "marker-"+b.id {
 					t.Errorf("the mount is on the host: %s", m.Point)

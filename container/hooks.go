@@ -260,6 +260,9 @@ func talk(ctx context.Context, child *exec.Child, in, out *os.File, state []byte
 	if s := strings.TrimSpace(<-said); s != "" {
 		text = ": " + s
 	}
+	if sig := unix.Signal(code - 128); code > 128 && unix.SignalName(sig) != "" {
+		text = fmt.Sprintf(" (%s)%s", sig, text)
+	}
 	return fmt.Errorf("exit status %d%s", code, text)
 }
 

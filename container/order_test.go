@@ -2,6 +2,7 @@ package container_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/ibex-run/ibex/container"
 )
@@ -75,4 +77,19 @@ func TestABindMountSeesWhatEarlierMountsHaveBrought(t *testing.T) {
 	if out, code := b.run(); out != "from the host\nfrom the host\n1\n" || code != 0 {
 		t.Errorf("exit code %d, %q", code, out)
 	}
+}
+
+func TestTheKernelsFileSystemsAreNotMountedOverLinks(t *testing.T) {
+	b := newBundle(t, "true")
+	proc := filepath.Join(b.dir, "rootfs/proc")
+	if err := os.Remove(proc); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/tmp", proc); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.create(container.Stdio{}); !errors.Is(err, unix.ELOOP) || !strings.Contains(err.Error(), "mounts[0] (/proc): type proc") {
+		t.Errorf("got %v", err)
+	}
+	b.nothingLeft()
 }

@@ -400,3 +400,10 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 		t.Errorf("version: %q", out)
 	}
 }
+
+func TestAnUnknownVerbIsNamed(t *testing.T) {
+	c := newCLI(t, "true")
+	if _, said, code := c.run("foo", "-h"); code != 1 || !strings.Contains(said, "'foo'") || !strings.Contains(said, "--help") {
+		t.Errorf("exit code %d, %q", code, said)
+	}
+}

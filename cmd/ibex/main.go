@@ -5,7 +5,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 )
 
 func main() {
@@ -13,8 +15,17 @@ func main() {
 	if err := root(o).Execute(); err != nil {
 		var e exitError
 		if !errors.As(err, &e) {
-			o.logger.fail(err)
+			o.logger.fail(explain(err))
 		}
 		os.Exit(exitCode(err))
 	}
+}
+
+// explain adds what to do next to an error of the command line itself.
+func explain(err error) error {
+	if verb, ok := strings.CutPrefix(err.Error(), "unknown command "); ok {
+		verb, _, _ = strings.Cut(verb, " for ")
+		return fmt.Errorf("No help topic for '%s': there is no such verb; see ibex --help", strings.Trim(verb, `"`)) //nolint:staticcheck // the words that callers of OCI runtimes know
+	}
+	return err
 }

@@ -80,6 +80,8 @@ func (r *Rootfs) prepareMount(i int) error {
 	}
 	if m.resolve() == inRoot {
 		m.at = r.through(m.dest)
+	} else if r.isLink(m.dest) {
+		return fmt.Errorf("type %s: must be mounted on ordinary directory, and a link is on the way: %w", m.fstype, unix.ELOOP)
 	}
 	r.mounts = append(r.mounts, m)
 	return nil

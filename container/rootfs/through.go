@@ -63,3 +63,21 @@ func (r *Rootfs) through(dest string) string {
 	}
 	return done
 }
+
+// isLink reports whether the way to dest leads over a link of the image. It is for
+// a good error in time; whoever mounts there follows none.
+func (r *Rootfs) isLink(dest string) bool {
+	if r.dir == nil {
+		return false
+	}
+	for i := range r.mounts {
+		if dest == r.mounts[i].dest || strings.HasPrefix(dest, r.mounts[i].dest+"/") {
+			return false // another mount is between the image and us
+		}
+	}
+	fd, err := unix.Openat2(r.dir.FD(), relative(dest), &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: strict})
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == unix.ELOOP
+}

@@ -182,7 +182,7 @@ func (m *member) refuseBusy() error {
 		return err
 	}
 	if len(pids) > 0 {
-		return fmt.Errorf("%w: it has %d processes in hierarchy %s", cgroups.ErrBusy, len(pids), m.Name)
+		return fmt.Errorf("%w: the container's cgroup is not empty, it has %d processes in hierarchy %s", cgroups.ErrBusy, len(pids), m.Name)
 	}
 	if m.has("freezer") {
 		state, err := freezerState(m.dir)
@@ -190,7 +190,7 @@ func (m *member) refuseBusy() error {
 			return err
 		}
 		if state != thawed {
-			return fmt.Errorf("%w: it is frozen", cgroups.ErrBusy)
+			return fmt.Errorf("%w: the container's cgroup unexpectedly frozen", cgroups.ErrBusy)
 		}
 	}
 	return nil

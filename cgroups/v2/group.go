@@ -144,7 +144,7 @@ func (g *Group) refuseBusy() error {
 	// frozen in cgroup.events of kernels that count its processes.
 	text, err = readAll(g.dir, cgroupFreeze)
 	if err == nil && strings.TrimSpace(string(text)) == "1" {
-		return fmt.Errorf("%w: it is frozen", cgroups.ErrBusy)
+		return fmt.Errorf("%w: the container's cgroup unexpectedly frozen", cgroups.ErrBusy)
 	}
 	return err
 }

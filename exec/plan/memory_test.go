@@ -37,18 +37,20 @@ func found(t *testing.T, proc string, what []byte) bool {
 		t.Fatal(err)
 	}
 	defer mem.Close()
+	buf := make([]byte, 1<<20)
+	defer clear(buf) // a copy that the next search would find
 	for line := range strings.Lines(string(maps)) {
 		var from, to uint64
 		var perm string
 		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &perm); err != nil || !strings.HasPrefix(perm, "rw") || to-from > 256<<20 {
 			continue
 		}
-		buf := make([]byte, to-from)
-		n, _ := mem.ReadAt(buf, int64(from)) // a hole ends it
-		there := bytes.Contains(buf[:n], what)
-		clear(buf) // a copy that the next search would find, beyond the heap's first arena
-		if there {
-			return true
+		// Pieces overlap, so that none is cut.
+		for at := from; at < to; at += uint64(len(buf) - len(what)) {
+			n, _ := mem.ReadAt(buf[:min(uint64(len(buf)), to-at)], int64(at)) // a hole ends it
+			if bytes.Contains(buf[:n], what) {
+				return true
+			}
 		}
 	}
 	return false

@@ -65,18 +65,26 @@ func (p *Plan) Close() {
 }
 
 // heapArena is how much of the address space the Go runtime takes for its heap at
-// once, aligned to itself (runtime.heapArenaBytes on 64-bit Linux).
-const heapArena = 64 << 20
+// once, aligned to itself (runtime.heapArenaBytes on 64-bit Linux). One follows
+// another, as far as there is room; what is around p is taken for heap up to
+// nearArenas away, far more than a shim ever needs.
+const (
+	heapArena  = 64 << 20
+	nearArenas = 8
+)
 
 // keepHeapOut has the kernel leave the heap around p out of the child. The child
 // does not need it, copying its page tables and, later, the pages that we write
-// to costs a good part of a fork, and other processes' environments are in it. Of
-// a heap beyond one arena a part is copied all the same. It is called for each
-// fork: the runtime maps parts of the arena anew as the heap grows.
+// to costs a good part of a fork, and other processes' environments are in it. It
+// is called for each fork: the runtime maps parts of the heap anew as it grows.
 //
 // MADV_DONTFORK: madvise(2), Linux 2.6.16.
 func keepHeapOut(p *Plan) {
-	base := uintptr(unsafe.Pointer(p)) &^ (heapArena - 1)
+	heap := uintptr(unsafe.Pointer(p)) &^ (heapArena - 1)
+	from, size := heap-nearArenas*heapArena, uintptr(2*nearArenas+1)*heapArena
+	if at := uintptr(p.mem.addr); heap < nearArenas*heapArena || at-from < size {
+		from, size = heap, heapArena // what the child needs is never left out
+	}
 	// ENOMEM says that a part is not mapped; the rest is done.
-	unix.RawSyscall(unix.SYS_MADVISE, base, heapArena, unix.MADV_DONTFORK) //nolint:errcheck // then it is copied
+	unix.RawSyscall(unix.SYS_MADVISE, from, size, unix.MADV_DONTFORK) //nolint:errcheck // then it is copied
 }

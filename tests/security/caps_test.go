@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,6 +57,10 @@ func TestTheIdsOfAProcessAreTheSpecsToTheLastBit(t *testing.T) {
 // Groups of the runtime itself were left over, or the process's own forgotten
 // (CVE-2022-36109, CVE-2023-25173, CVE-2022-2995).
 func TestTheGroupsOfAProcessAreTheSpecsAndNoOthers(t *testing.T) {
+	own, err := syscall.Getgroups()
+	must(t, err)
+	must(t, syscall.Setgroups([]int{4242, 4243}))
+	defer syscall.Setgroups(own) //nolint:errcheck // nothing else here depends on them
 	for _, userns := range []bool{false, true} {
 		b := newBox(t, "/bin/sleep", "1000")
 		if userns {
@@ -133,7 +138,7 @@ func capStatus(l *specs.LinuxCapabilities, uid uint32, nnp bool) string {
 // anything: runtimes waited for a FIFO there for ever or read it into memory
 // whole (CVE-2025-4437, CVE-2026-47262).
 func TestAHostilePasswdFileCostsNothing(t *testing.T) {
-	for _, what := range []string{"|", "c 1 5", "-> /dev/zero", "-> /proc/kmsg", "-> /etc/passwd", "/", "-> /proc/self/mem", "c 5 0", "c 10 130"} {
+	for _, what := range []string{"|", "c 1 5", "-> /dev/zero", "-> /proc/kmsg", "-> /etc/passwd", "/", "-> /proc/self/mem"} {
 		t.Run(strings.ReplaceAll(what, "/", "|"), func(t *testing.T) {
 			b := newBox(t, "/bin/sleep", "1000")
 			if what == "/" {

@@ -16,8 +16,8 @@ import (
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // NVIDIA's hook got LD_PRELOAD of the image and ran with it as root of the host,
-// in the image's directory (CVE-2025-23266). A hook has its own environment,
-// directory and descriptors.
+// in the image's directory (CVE-2025-23266). A hook has its own environment
+// and no descriptor but three.
 func TestAHookSeesNothingOfTheContainersEnvironment(t *testing.T) {
 	for _, kind := range []string{"prestart", "createRuntime", "createContainer", "poststart", "poststop"} {
 		b := newBox(t, "/bin/true")
@@ -49,7 +49,11 @@ func TestAHookSeesNothingOfTheContainersEnvironment(t *testing.T) {
 				rest = append(rest, l)
 			}
 		}
-		if got := strings.Join(rest, " "); got != "A=b / 0 1 2 3" {
+		cwd := "/"
+		if kind == "createContainer" {
+			cwd = b.root // in the container's namespaces, and where such hooks expect to be
+		}
+		if got := strings.Join(rest, " "); got != "A=b "+cwd+" 0 1 2 3" {
 			t.Errorf("%s: %q", kind, got)
 		}
 	}

@@ -40,7 +40,13 @@ func TestASpyFindsNothingOfTheHostInWhatIsStartedBesideIt(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			b := newBox(t, "/bin/spy")
 			v.change(b)
-			finds, seen, early := spied(t, b, 150)
+			finds, seen, early := spied(t, b, func(c *container.Container) {
+				for range 150 {
+					if _, code, err := b.exec(c, nil, "/bin/true"); err != nil || code != 0 {
+						t.Fatalf("exec beside the spy: code %d, %v", code, err)
+					}
+				}
+			})
 			t.Logf("%d seen, %d of them before execve", seen, early)
 			if early == 0 {
 				t.Error("the spy was never in time: this proves nothing")
@@ -70,14 +76,78 @@ func tracerMay(find string) bool {
 		return strings.HasPrefix(detail, "pipe:") || strings.HasPrefix(detail, "socket:") || detail == "/dev/null"
 	case "open", "write", "list", "ptrace", "process_vm_readv":
 		return true // its memory is a copy, see TestTheMemoryOfAStartIsACopy
+	case "namespace": // a container's, and not the host's
+		kind, _, _ := strings.Cut(detail, ":")
+		host, err := os.Readlink("/proc/self/ns/" + kind)
+		return err == nil && detail != host
 	case "exe":
 		return true // see exe_test.go
 	}
 	return false
 }
 
-// spied runs the spy in b while n processes are started beside it.
-func spied(t *testing.T, b *box, n int) (finds []string, seen, early int) {
+// The containers of a pod may share a PID namespace, and then the first process of
+// each is set up under the eyes of the others. On kernels that can make procfs
+// for another namespace it comes there with nothing left but what an exec has.
+// With hooks, which want to know its number before the root is entered, and with
+// a user namespace, the set-up goes on inside: then that it is non-dumpable is
+// what keeps it from all but CAP_SYS_PTRACE of the first user namespace.
+func TestASpyInAPodFindsNothingInTheNextContainer(t *testing.T) {
+	for _, v := range []struct {
+		name   string
+		change func(*box) // of the spy and of the next container
+		hooks  bool
+		may    func(find string) bool
+	}{
+		{"default capabilities", func(*box) {}, false, nil},
+		{"default capabilities, hooks", func(*box) {}, true, nil},
+		{"a user namespace", func(b *box) { b.userns(); b.caps("CAP_SYS_PTRACE", "CAP_SYS_ADMIN") }, false, nil},
+		{"CAP_SYS_PTRACE", func(b *box) { b.caps("CAP_SYS_PTRACE") }, false, tracerMay},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			b := newBox(t, "/bin/spy")
+			v.change(b)
+			finds, seen, early := spied(t, b, func(c *container.Container) {
+				for range 30 {
+					next := newBox(t, "/bin/true")
+					v.change(next)
+					for i := range next.spec.Linux.Namespaces {
+						n := &next.spec.Linux.Namespaces[i]
+						for kind, file := range map[specs.LinuxNamespaceType]string{specs.PIDNamespace: "pid", specs.UserNamespace: "user"} {
+							if n.Type == kind {
+								n.Path = fmt.Sprintf("/proc/%d/ns/%s", c.Init().PID(), file)
+							}
+						}
+					}
+					if v.hooks {
+						next.spec.Hooks = &specs.Hooks{CreateRuntime: []specs.Hook{{Path: "/bin/true"}}}
+					}
+					if _, code, err := next.run(); err != nil || code != 0 {
+						t.Fatalf("a container beside the spy: code %d, %v", code, err)
+					}
+				}
+			})
+			t.Logf("%d seen, %d of them before execve", seen, early)
+			if early == 0 {
+				t.Error("the spy was never in time: this proves nothing")
+			}
+			caps := fmt.Sprintf("%016x", mask(b.spec.Process.Capabilities.Permitted))
+			for _, f := range finds {
+				what, detail, _ := strings.Cut(f, " ")
+				// What everyone may read tells of rights, and does not give them.
+				if what == "Uid" || strings.HasPrefix(what, "Cap") && (v.may == nil || detail == caps) {
+					continue
+				}
+				if v.may == nil || !v.may(f) {
+					t.Errorf("the spy got: %s", f)
+				}
+			}
+		})
+	}
+}
+
+// spied runs the spy in b while beside starts processes.
+func spied(t *testing.T, b *box, beside func(*container.Container)) (finds []string, seen, early int) {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	must(t, err)
@@ -92,11 +162,7 @@ func spied(t *testing.T, b *box, n int) (finds []string, seen, early int) {
 	if !lines.Scan() || lines.Text() != "ready" {
 		t.Fatalf("the spy says %q", lines.Text())
 	}
-	for range n {
-		if _, code, err := b.exec(c, nil, "/bin/true"); err != nil || code != 0 {
-			t.Fatalf("exec beside the spy: code %d, %v", code, err)
-		}
-	}
+	beside(c)
 	inW.Close()
 	for lines.Scan() {
 		text := lines.Text()

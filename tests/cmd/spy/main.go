@@ -205,7 +205,7 @@ func (s *spy) namespaces(pid int) {
 	for _, ns := range []string{"mnt", "pid_for_children", "net", "user"} {
 		own, _ := os.Readlink("/proc/self/ns/" + ns)
 		if to, err := os.Readlink(proc(pid, "ns/"+ns)); err == nil && to != own {
-			s.find(pid, "namespace", ns)
+			s.find(pid, "namespace", to)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"errors"
 	"path"
 	"strings"
 
@@ -21,7 +22,7 @@ func (r *Rootfs) through(dest string) string {
 	open := func(p string, flags uint64) (int, error) {
 		return unix.Openat2(r.dir.FD(), relative(p), &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: inRoot})
 	}
-	if fd, err := open(dest, 0); err != unix.ENOENT {
+	if fd, err := open(dest, 0); !errors.Is(err, unix.ENOENT) {
 		if err == nil {
 			unix.Close(fd)
 		}
@@ -38,7 +39,7 @@ func (r *Rootfs) through(dest string) string {
 		}
 		next := path.Join(done, name)
 		fd, err := open(next, unix.O_NOFOLLOW)
-		if err == unix.ENOENT {
+		if errors.Is(err, unix.ENOENT) {
 			done = next
 			continue
 		}
@@ -79,5 +80,5 @@ func (r *Rootfs) isLink(dest string) bool {
 	if err == nil {
 		unix.Close(fd)
 	}
-	return err == unix.ELOOP
+	return errors.Is(err, unix.ELOOP)
 }

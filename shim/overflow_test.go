@@ -37,6 +37,8 @@ func write(t *testing.T, w *os.File, b []byte) {
 func idle(t *testing.T, s *stream) {
 	t.Helper()
 	waitFor(t, "the stream to take what was written", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		n, err := unix.IoctlGetInt(s.src, unix.TIOCINQ)
 		return err == nil && n == 0
 	})

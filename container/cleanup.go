@@ -90,11 +90,42 @@ func (r *record) remove(ctx context.Context) error {
 		return err
 	}
 	defer g.Close()
+	if r.PID == 0 {
+		if ours, err := empties(ctx, g); err != nil || !ours {
+			return err
+		}
+	}
 	if err := g.Kill(ctx); err != nil {
 		return err
 	}
 	return g.Delete(ctx)
 }
+
+// empties waits for the end of the processes in the cgroup of a container that
+// was never ready. Those that its creation started end with the one that did it,
+// whose word they wait for. If others are there, the cgroup is another
+// container's: the record comes before the cgroup, which a creation that was cut
+// short there had perhaps yet to be refused.
+func empties(ctx context.Context, g group) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, emptyTimeout)
+	defer cancel()
+	tick := time.NewTicker(emptyTimeout / 100)
+	defer tick.Stop()
+	for {
+		pids, err := g.Procs()
+		if err != nil || len(pids) == 0 {
+			return err == nil, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
+}
+
+// emptyTimeout bounds the wait for processes that end by themselves.
+const emptyTimeout = 2 * time.Second
 
 // kill ends the first process, if it is still the one that was recorded.
 func (r *record) kill(h *hostState) error {

@@ -76,6 +76,9 @@ func pauses(s *specs.Spec) bool {
 // atPivot runs the hooks that come when the mounts are made and the old root is
 // still there. Those of the runtime's namespaces come first.
 func (c *Container) atPivot(ctx context.Context, child *exec.Child) error {
+	if err := c.noteProcess(child); err != nil {
+		return err
+	}
 	for _, name := range []string{"prestart", "createRuntime"} {
 		if err := c.runHooks(ctx, name, specs.StateCreated, child.PID, hostPlace); err != nil {
 			return err
@@ -84,6 +87,26 @@ func (c *Container) atPivot(ctx context.Context, child *exec.Child) error {
 	return c.runHooks(ctx, "createContainer", specs.StateCreated, c.pidInside(child.PID), func() (*exec.Place, func(), error) {
 		return c.insidePlace(child)
 	})
+}
+
+// noteProcess puts the first process into the record before it is ready: a hook in
+// the container's cgroup may outlive us, and whoever cleans up has to know that
+// the cgroup is the container's.
+func (c *Container) noteProcess(child *exec.Child) error {
+	h, err := host()
+	if err != nil {
+		return err
+	}
+	fd, err := child.Pidfd()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	c.rec.PID = child.PID
+	if c.rec.StartTime, err = startTime(h.proc, fd, child.PID); err != nil {
+		return err
+	}
+	return c.rec.save(c.state)
 }
 
 // pidInside is the first process's PID as the container's namespace counts it.

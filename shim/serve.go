@@ -92,9 +92,24 @@ func listener(f flags) (*net.UnixListener, error) {
 	return inheritListener(s.file)
 }
 
+// unusedTimeout is how long a shim waits for its first Create, which containerd
+// sends as soon as start has answered. If start was killed before it could, nobody
+// knows of this shim. A variable for the tests.
+var unusedTimeout = 10 * time.Second
+
+func (s *service) stopUnused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.used {
+		log.L.Warn("nobody has created a container: ending")
+		s.stopLocked()
+	}
+}
+
 // serve answers until Shutdown or a signal.
 func (s *service) serve(l *net.UnixListener) error {
 	conns := newConnections()
+	defer time.AfterFunc(unusedTimeout, s.stopUnused).Stop()
 	failed := make(chan error, 1)
 	go func() { failed <- conns.accept(l, s.server()) }()
 	select {

@@ -25,6 +25,7 @@ type service struct {
 	tasks    map[string]*task
 	creating map[string]struct{} // guarded by mu: IDs whose Create is under way
 	poll     *poller             // guarded by mu, made when first needed
+	used     bool                // guarded by mu: there was a Create
 	stopping bool                // guarded by mu
 	stop     chan struct{}       // closed when the shim is to end
 }
@@ -84,6 +85,7 @@ func (s *service) claim(id string) error {
 		return fmt.Errorf("container %s: %w", id, errExists)
 	}
 	s.creating[id] = struct{}{}
+	s.used = true
 	return nil
 }
 

@@ -46,13 +46,25 @@ func TestNothingIsMountedOnOrBelowProc(t *testing.T) {
 // (CVE-2022-0532), by the other separator.
 func TestASysctlOfTheHostIsRefused(t *testing.T) {
 	for _, kv := range [][2]string{
-		hostValue("kernel.core_pattern"), {"kernel/core_pattern", hostValue("kernel.core_pattern")[1]}, hostValue("kernel.modprobe"),
-		{"net.ipv4.ip_forward+kernel.core_pattern", "1"}, {"net.ipv4.ip_forward", "1+kernel.core_pattern=|/evil"},
-		{"net.ipv4.ip_forward", "1\nkernel.core_pattern"}, {"net.ipv4.ip_forward", "1\x00"},
-		{"net/../kernel/core_pattern", "x"}, {"net.../kernel.core_pattern", "x"}, {"net//ipv4/ip_forward", "1"},
-		{"/net/ipv4/ip_forward", "1"}, {"net.ipv4.", "1"}, {"", "1"}, {".", "1"}, {"..", "1"},
+		hostValue("kernel.core_pattern"),
+		{"kernel/core_pattern", hostValue("kernel.core_pattern")[1]},
+		hostValue("kernel.modprobe"),
+		{"net.ipv4.ip_forward+kernel.core_pattern", "1"},
+		{"net.ipv4.ip_forward", "1+kernel.core_pattern=|/evil"},
+		{"net.ipv4.ip_forward", "1\nkernel.core_pattern"},
+		{"net.ipv4.ip_forward", "1\x00"},
+		{"net/../kernel/core_pattern", "x"},
+		{"net.../kernel.core_pattern", "x"},
+		{"net//ipv4/ip_forward", "1"},
+		{"/net/ipv4/ip_forward", "1"},
+		{"net.ipv4.", "1"},
+		{"", "1"},
+		{".", "1"},
+		{"..", "1"},
 		hostValue("vm.overcommit_memory"), hostValue("fs.suid_dumpable"), hostValue("user.max_user_namespaces"),
-		{"kernel.shm_rmid_forced.x", "1"}, {"kernel.msgmax/../core_pattern", "1"}, {"net.ipv4.ip_forward ", "1"},
+		{"kernel.shm_rmid_forced.x", "1"},
+		{"kernel.msgmax/../core_pattern", "1"},
+		{"net.ipv4.ip_forward ", "1"},
 	} {
 		b := newBox(t, "/bin/true")
 		b.spec.Linux.Sysctl = map[string]string{kv[0]: kv[1]}

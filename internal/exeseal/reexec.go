@@ -39,7 +39,7 @@ func Reexec(scratch string) error {
 		return err
 	}
 	defer f.Close()
-	err = unix.Exec(f.Path(), os.Args, append(os.Environ(), marker+"=1")) //nolint:forbidigo // this program again, before it is anything
+	err = unix.Exec(f.Path(), os.Args, append(os.Environ(), marker+"=1"))
 	return fmt.Errorf("execute the sealed program: %w", os.NewSyscallError("execve", err))
 }
 

@@ -24,12 +24,21 @@ type daemon struct {
 	mu     sync.Mutex
 	topics []string
 	refuse string // this topic gets an error
+	life   *life  // guarded by mu
 	srv    *ttrpc.Server
 }
 
-func (d *daemon) Forward(_ context.Context, r *eventsapi.ForwardRequest) (*emptypb.Empty, error) {
+// life is the daemon from a start to its end. A server that was closed may still
+// answer what it has read before.
+type life struct{ d *daemon }
+
+func (l *life) Forward(_ context.Context, r *eventsapi.ForwardRequest) (*emptypb.Empty, error) {
+	d := l.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.life != l {
+		return nil, status.Error(codes.Unavailable, "this daemon has ended")
+	}
 	if r.Envelope.Namespace != "ns" {
 		return nil, fmt.Errorf("namespace %q", r.Envelope.Namespace)
 	}
@@ -46,7 +55,11 @@ func (d *daemon) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventsapi.RegisterTTRPCEventsService(srv, d)
+	now := &life{d}
+	d.mu.Lock()
+	d.life = now
+	d.mu.Unlock()
+	eventsapi.RegisterTTRPCEventsService(srv, now)
 	l, err := net.Listen("unix", d.path)
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +67,13 @@ func (d *daemon) start(t *testing.T) {
 	d.srv = srv
 	go srv.Serve(context.Background(), l)
 	t.Cleanup(func() { srv.Close() })
+}
+
+func (d *daemon) end() {
+	d.mu.Lock()
+	d.life = nil
+	d.mu.Unlock()
+	d.srv.Close()
 }
 
 func (d *daemon) seen() []string {
@@ -85,7 +105,7 @@ func TestEventsArriveInOrderThroughARestartOfContainerd(t *testing.T) {
 	d.start(t)
 	p.publish(&wire.TaskStart{})
 	flushed(t, p)
-	d.srv.Close()
+	d.end()
 	p.publish(&wire.TaskOOM{})
 	p.publish(&wire.TaskExit{})
 	d.start(t)

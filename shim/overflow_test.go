@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,14 +46,23 @@ func idle(t *testing.T, s *stream) {
 	})
 }
 
-func dropping(t *testing.T, limit int) (o *output, dropped *[]int64) {
+func dropping(t *testing.T, limit int) (o *output, dropped func() []int64) {
 	t.Helper()
 	o = testOutput(t, testPoller(t))
-	dropped = new([]int64)
+	var mu sync.Mutex
+	var all []int64
 	o.s.mu.Lock()
-	o.s.over = &overflow{limit: limit, warn: func(n int64) { *dropped = append(*dropped, n) }}
+	o.s.over = &overflow{limit: limit, warn: func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, n)
+	}}
 	o.s.mu.Unlock()
-	return o, dropped
+	return o, func() []int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
 }
 
 func TestAStalledReaderNeverBlocksTheWriterAndFindsACountOfWhatIsMissing(t *testing.T) {
@@ -91,8 +102,8 @@ func TestAStalledReaderNeverBlocksTheWriterAndFindsACountOfWhatIsMissing(t *test
 	if want := numbered(0, lines)[:len(before)]; before != string(want) || len(before) < 256<<10 {
 		t.Errorf("%d bytes before the gap, not those that were written first", len(before))
 	}
-	if missing := int64(lines*16 - len(before)); n != fmt.Sprint(missing) || len(*dropped) != 1 || (*dropped)[0] != missing {
-		t.Errorf("missing %d, the line says %s, the log %v", missing, n, *dropped)
+	if missing := int64(lines*16 - len(before)); n != fmt.Sprint(missing) || !slices.Equal(dropped(), []int64{missing}) {
+		t.Errorf("missing %d, the line says %s, the log %v", missing, n, dropped())
 	}
 }
 
@@ -103,8 +114,8 @@ func TestWhatFitsIntoTheSpoolIsNotLost(t *testing.T) {
 	write(t, o.w, all)
 	o.w.Close() // the end of the source does not end the delivery
 	got, err := io.ReadAll(r)
-	if err != nil || !bytes.Equal(got, all) || len(*dropped) != 0 {
-		t.Errorf("%d of %d bytes, %v, %v", len(got), len(all), *dropped, err)
+	if err != nil || !bytes.Equal(got, all) || len(dropped()) != 0 {
+		t.Errorf("%d of %d bytes, %v, %v", len(got), len(all), dropped(), err)
 	}
 }
 

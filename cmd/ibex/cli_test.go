@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -374,11 +375,19 @@ func TestEventsAndUpdate(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	follow := c.command("events", "--interval", "10ms", "a")
-	var out, said bytes.Buffer
-	follow.Stdout, follow.Stderr = &out, &said
+	var said bytes.Buffer
+	follow.Stderr = &said
+	out, err := follow.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := follow.Start(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it follows by now
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, out)
 	c.must("kill", "a", "KILL")
 	if err := follow.Wait(); err != nil {
 		t.Errorf("events does not end well with its container: %v: %s", err, said.Bytes())

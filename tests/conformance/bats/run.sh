@@ -66,6 +66,16 @@ list() { # FILE
 		sed -E 's/ in [0-9]+(ms|sec)$//' | awk -v f="${1%.bats}" '{ s = $1; sub(/^[a-z]+ /, ""); n = f " / " $0; if (c[n]++) n = n " (" c[n] ")"; print s, n }'
 }
 
+# orphans ends console receivers that a failed test has left: bats would wait for
+# the pipe that they hold. It sees the sandbox's own processes only.
+orphans() {
+	local idle=0
+	while sleep 3; do
+		if pgrep -f bats-exec-test > /dev/null; then idle=0; else idle=$((idle + 1)); fi
+		[ "$idle" -lt 3 ] || pkill -x recvtty || true
+	done
+}
+
 # inside runs in the sandbox. A file with failures gets a second try: the tests
 # race with their own console receiver. They want a controlling terminal, one
 # that stays quiet. The limit is one for a file, not bats' for a test: a test
@@ -75,6 +85,7 @@ inside() {
 	[ $# -gt 0 ] || set -- *.bats
 	export RUNC=$RUNTIME
 	local f
+	orphans &
 	for f; do
 		for _ in $(seq "${TRIES:-2}"); do
 			socat -lf /dev/null -u EXEC:"timeout --foreground ${T:-300} bats --tap $f",pty,setsid,ctty,stderr - |
@@ -83,6 +94,7 @@ inside() {
 		done
 		list "$f"
 	done > "$OUT/results"
+	kill %1
 }
 
 if [ "${IN_SANDBOX:-}" = 1 ]; then

@@ -43,23 +43,25 @@ func loaded(t testing.TB) *Group {
 	return g
 }
 
-// undisturbed has read done until memory is the same before it and after it.
-// The kernel gives back late (RCU) what a process that ended had in kernel
-// memory, also in a group that is frozen.
+// undisturbed has read done until the group's numbers are the same before it
+// and after it. In a frozen group, too, the kernel does things late: it gives
+// back what a process that ended had in kernel memory (RCU), and counts a period
+// of the CPU quota when its timer fires.
 func undisturbed(t *testing.T, g *Group, read func()) {
 	t.Helper()
-	usage := func() string {
-		return text(t, g, "memory", "memory.kmem.usage_in_bytes") + " " + text(t, g, "memory", "memory.usage_in_bytes")
+	numbers := func() string {
+		return text(t, g, "memory", "memory.kmem.usage_in_bytes") + text(t, g, "memory", "memory.usage_in_bytes") +
+			text(t, g, "cpu", "cpu.stat")
 	}
 	for range 200 {
-		before := usage()
+		before := numbers()
 		read()
-		if usage() == before {
+		if numbers() == before {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("the memory of a frozen group does not stand still")
+	t.Fatal("the numbers of a frozen group do not stand still")
 }
 
 func TestStatSaysWhatTheFilesSay(t *testing.T) {

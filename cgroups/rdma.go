@@ -1,8 +1,6 @@
 package cgroups
 
 import (
-	"fmt"
-
 	"github.com/ibex-run/ibex/internal/scan"
 )
 
@@ -48,11 +46,11 @@ func parseRdma(text []byte, set func(device, key []byte, v uint64)) error {
 			}
 			key, value, ok := scan.Pair(field)
 			if !ok {
-				return fmt.Errorf("unexpected line %.100q", line)
+				return scan.Unexpected(line)
 			}
 			v, ok := scan.UintOrMax(value)
 			if !ok {
-				return fmt.Errorf("unexpected line %.100q", line)
+				return scan.Unexpected(line)
 			}
 			set(device, key, v)
 		}

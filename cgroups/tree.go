@@ -119,7 +119,7 @@ func parseProcs(pids []int, text []byte) ([]int, error) {
 		line, rest = scan.Line(rest)
 		pid, ok := scan.Uint(line)
 		if !ok || pid > 1<<31-1 {
-			return pids, fmt.Errorf("parse cgroup.procs: unexpected line %.100q", line)
+			return pids, fmt.Errorf("parse cgroup.procs: %w", scan.Unexpected(line))
 		}
 		if pid != 0 {
 			pids = append(pids, int(pid))

@@ -1,8 +1,6 @@
 package cgroup1
 
 import (
-	"fmt"
-
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/internal/scan"
 )
@@ -64,7 +62,7 @@ func parseDevicesList(text []byte) (cgroups.DeviceSet, error) {
 		}
 		r, ok := parseDevice(line)
 		if !ok {
-			return s, fmt.Errorf("unexpected line %.100q", line)
+			return s, scan.Unexpected(line)
 		}
 		if r.Type == 'a' {
 			return cgroups.DeviceSet{AllowAll: true}, nil

@@ -164,13 +164,7 @@ func (g *Group) OOMKills() (uint64, error) {
 // parseOOMControl fills s from the text of memory.oom_control. The line oom_kill
 // is there since Linux 4.13, commit 8e675f7af507.
 func parseOOMControl(s *cgroups.OOMControl, text []byte) error {
-	for rest := text; len(rest) > 0; {
-		var line []byte
-		line, rest = scan.Line(rest)
-		key, v, ok := scan.KeyUint(line)
-		if !ok {
-			return fmt.Errorf("unexpected line %.100q", line)
-		}
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		switch string(key) {
 		case "oom_kill_disable":
 			s.KillDisable = v
@@ -179,6 +173,5 @@ func parseOOMControl(s *cgroups.OOMControl, text []byte) error {
 		case "oom_kill":
 			s.Kill = v
 		}
-	}
-	return nil
+	})
 }

@@ -1,8 +1,6 @@
 package cgroup1
 
 import (
-	"fmt"
-
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/internal/scan"
 )
@@ -10,8 +8,6 @@ import (
 // tick is the unit of cpuacct.stat in ns. USER_HZ is 100 on every architecture
 // that ibex builds for (include/asm-generic/param.h).
 const tick = 1e9 / 100
-
-func unexpected(line []byte) error { return fmt.Errorf("unexpected line %.100q", line) }
 
 // parseUsagePercpu fills CPU.Usage and PerCPU from cpuacct.usage_percpu: the
 // nanoseconds on each possible CPU, in one line.
@@ -22,7 +18,7 @@ func parseUsagePercpu(s *cgroups.Stats, text []byte) error {
 		field, rest = scan.Field(rest)
 		v, ok := scan.Uint(field)
 		if !ok {
-			return unexpected(text)
+			return scan.Unexpected(text)
 		}
 		s.CPU.PerCPU = append(s.CPU.PerCPU, v)
 		s.CPU.Usage += v
@@ -32,33 +28,20 @@ func parseUsagePercpu(s *cgroups.Stats, text []byte) error {
 
 // parseCpuacctStat fills CPU.User and Kernel from cpuacct.stat.
 func parseCpuacctStat(s *cgroups.Stats, text []byte) error {
-	for rest := text; len(rest) > 0; {
-		var line []byte
-		line, rest = scan.Line(rest)
-		key, v, ok := scan.KeyUint(line)
-		if !ok {
-			return unexpected(line)
-		}
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		switch string(key) {
 		case "user":
 			s.CPU.User = v * tick
 		case "system":
 			s.CPU.Kernel = v * tick
 		}
-	}
-	return nil
+	})
 }
 
 // parseCPUStat fills the throttling from cpu.stat. Bursts are counted since
 // Linux 5.15, commit bcb1704a1ed2.
 func parseCPUStat(s *cgroups.Stats, text []byte) error {
-	for rest := text; len(rest) > 0; {
-		var line []byte
-		line, rest = scan.Line(rest)
-		key, v, ok := scan.KeyUint(line)
-		if !ok {
-			return unexpected(line)
-		}
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		switch string(key) {
 		case "nr_periods":
 			s.CPU.Periods = v
@@ -73,8 +56,7 @@ func parseCPUStat(s *cgroups.Stats, text []byte) error {
 		case "burst_time":
 			s.CPU.BurstTime = v
 		}
-	}
-	return nil
+	})
 }
 
 // parseMemoryStat fills Memory.V1 from memory.stat. Unknown keys are skipped:
@@ -83,18 +65,11 @@ func parseCPUStat(s *cgroups.Stats, text []byte) error {
 // Documentation/admin-guide/cgroup-v1/memory.rst, "stat file".
 func parseMemoryStat(s *cgroups.Stats, text []byte) error {
 	m := &s.Memory.V1
-	for rest := text; len(rest) > 0; {
-		var line []byte
-		line, rest = scan.Line(rest)
-		key, v, ok := scan.KeyUint(line)
-		if !ok {
-			return unexpected(line)
-		}
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		if p := memoryStatField(m, key); p != nil {
 			*p = v
 		}
-	}
-	return nil
+	})
 }
 
 // memoryStatField finds the field for a key. The compiler turns the switch into
@@ -191,7 +166,7 @@ func parseBlkio(s *cgroups.Stats, kind cgroups.IOKind, text []byte) error {
 		e := cgroups.IOEntry{Kind: kind}
 		var ok bool
 		if e.Major, e.Minor, ok = scan.Device(dev); !ok {
-			return unexpected(line)
+			return scan.Unexpected(line)
 		}
 		word, more := scan.Field(more)
 		if op, known := ioOp(word); known {
@@ -199,7 +174,7 @@ func parseBlkio(s *cgroups.Stats, kind cgroups.IOKind, text []byte) error {
 			word, more = scan.Field(more)
 		}
 		if e.Value, ok = scan.Uint(word); !ok || len(scan.Trim(more)) != 0 {
-			return unexpected(line)
+			return scan.Unexpected(line)
 		}
 		s.IO.Entries = append(s.IO.Entries, e)
 	}

@@ -111,13 +111,7 @@ func (g *Group) oomKills() (uint64, error) {
 
 // parseMemoryEvents fills e from memory.events - cgroup-v2.rst.
 func parseMemoryEvents(e *cgroups.MemoryEvents, text []byte) error {
-	for rest := text; len(rest) > 0; {
-		var line []byte
-		line, rest = scan.Line(rest)
-		key, v, ok := scan.KeyUint(line)
-		if !ok {
-			return fmt.Errorf("unexpected line %.100q", line)
-		}
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		switch string(key) {
 		case "low":
 			e.Low = v
@@ -132,6 +126,5 @@ func parseMemoryEvents(e *cgroups.MemoryEvents, text []byte) error {
 		case "oom_group_kill":
 			e.OOMGroupKill = v
 		}
-	}
-	return nil
+	})
 }

@@ -1,33 +1,15 @@
 package cgroup2
 
 import (
-	"fmt"
-
 	"github.com/ibex-run/ibex/cgroups"
 	"github.com/ibex-run/ibex/internal/scan"
 )
-
-func unexpected(line []byte) error { return fmt.Errorf("unexpected line %.100q", line) }
-
-// eachKey calls set for every line "key number".
-func eachKey(text []byte, set func(key []byte, v uint64)) error {
-	for rest := text; len(rest) > 0; {
-		var line []byte
-		line, rest = scan.Line(rest)
-		key, v, ok := scan.KeyUint(line)
-		if !ok {
-			return unexpected(line)
-		}
-		set(key, v)
-	}
-	return nil
-}
 
 // parseCPUStat fills CPU from cpu.stat, whose times are in µs. Without the cpu
 // controller it has the first three lines only. Bursts are counted since Linux
 // 5.15, commit bcb1704a1ed2.
 func parseCPUStat(s *cgroups.Stats, text []byte) error {
-	return eachKey(text, func(key []byte, v uint64) {
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		switch string(key) {
 		case "usage_usec":
 			s.CPU.Usage = v * 1000
@@ -57,7 +39,7 @@ func parseCPUStat(s *cgroups.Stats, text []byte) error {
 // Documentation/admin-guide/cgroup-v2.rst, "memory.stat".
 func parseMemoryStat(s *cgroups.Stats, text []byte) error {
 	m := &s.Memory.V2
-	return eachKey(text, func(key []byte, v uint64) {
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		switch string(key) {
 		case "workingset_refault_anon", "workingset_refault_file":
 			m.WorkingsetRefault += v
@@ -160,7 +142,7 @@ func parseIOStat(s *cgroups.Stats, text []byte) error {
 		var u cgroups.IOUsage
 		var ok bool
 		if u.Major, u.Minor, ok = scan.Device(dev); !ok {
-			return unexpected(line)
+			return scan.Unexpected(line)
 		}
 		for {
 			var field []byte
@@ -170,7 +152,7 @@ func parseIOStat(s *cgroups.Stats, text []byte) error {
 			if key, value, ok := scan.Pair(field); ok {
 				if p := ioField(&u, key); p != nil {
 					if *p, ok = scan.Uint(value); !ok {
-						return unexpected(line)
+						return scan.Unexpected(line)
 					}
 				}
 			}
@@ -200,7 +182,7 @@ func ioField(u *cgroups.IOUsage, key []byte) *uint64 {
 
 // parseHugetlbEvents fills the failures from hugetlb.*.events.
 func parseHugetlbEvents(h *cgroups.HugetlbStats, text []byte) error {
-	return eachKey(text, func(key []byte, v uint64) {
+	return scan.EachKey(text, func(key []byte, v uint64) {
 		if string(key) == "max" {
 			h.Failcnt = v
 		}
@@ -230,7 +212,7 @@ func parsePressure(p *cgroups.Pressure, text []byte) error {
 		case "full":
 			to = &p.Full
 		default:
-			return unexpected(line)
+			return scan.Unexpected(line)
 		}
 		for {
 			var field []byte
@@ -242,7 +224,7 @@ func parsePressure(p *cgroups.Pressure, text []byte) error {
 				ok = to.Set(key, value)
 			}
 			if !ok {
-				return unexpected(line)
+				return scan.Unexpected(line)
 			}
 		}
 	}

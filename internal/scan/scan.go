@@ -6,6 +6,7 @@ package scan
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 )
 
@@ -136,6 +137,24 @@ func KeyUint(line []byte) (key []byte, v uint64, ok bool) {
 	v, ok = UintOrMax(val)
 	return key, v, ok
 }
+
+// EachKey calls set for every line "key 123". An error names the line that is
+// none. It does not keep set, so a caller's closure costs no allocation.
+func EachKey(text []byte, set func(key []byte, v uint64)) error {
+	for rest := text; len(rest) > 0; {
+		var line []byte
+		line, rest = Line(rest)
+		key, v, ok := KeyUint(line)
+		if !ok {
+			return Unexpected(line)
+		}
+		set(key, v)
+	}
+	return nil
+}
+
+// Unexpected is the error for a line that does not have its file's form.
+func Unexpected(line []byte) error { return fmt.Errorf("unexpected line %.100q", line) }
 
 // Pair splits a field of the form "key=value".
 func Pair(field []byte) (key, value []byte, ok bool) {

@@ -69,10 +69,10 @@ func (p *Plan) Fork(o ForkOptions) (pid, pidfd int, err error) {
 		return 0, -1, fmt.Errorf("fork: the plan is closed: %w", unix.EINVAL)
 	}
 	args.stack, args.stackSize = p.mem.stack()
-	keepHeapOut(p)
 	// Others hold the lock while they have a descriptor that should be
 	// close-on-exec and is not yet.
 	syscall.ForkLock.Lock()
+	keepOut(p)
 	pid, pidfd, errno := p.fork(&args, o.Sock)
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(p)

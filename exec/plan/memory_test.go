@@ -25,6 +25,30 @@ func TestTheHeapIsNotCopiedToTheChild(t *testing.T) {
 	})
 }
 
+// What is not in the child is not copied, cannot be read there, and costs nothing.
+func TestTheChildHasTheProgramAndThePlan(t *testing.T) {
+	if cgo {
+		t.Skip("built with cgo: the child needs the memory of the C library, too (leftOut)")
+	}
+	hold(t, 0, func(*Builder, FD) {}, func(_ int, proc string, _ [][]byte) {
+		maps, err := os.ReadFile(proc + "maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		writable := 0
+		for line := range strings.Lines(string(maps)) {
+			if f := strings.Fields(line); f[1][1] == 'w' {
+				writable++
+			} else if len(f) > 5 && !strings.HasPrefix(f[5], "[v") && f[1] != "r-xp" {
+				t.Errorf("mapped in the child: %s", line)
+			}
+		}
+		if writable != 1 {
+			t.Errorf("%d writable mappings in the child, not the plan's alone:\n%s", writable, maps)
+		}
+	})
+}
+
 // found searches the writable memory of a process.
 func found(t *testing.T, proc string, what []byte) bool {
 	t.Helper()

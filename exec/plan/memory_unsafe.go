@@ -13,8 +13,8 @@ import (
 const stackSize = 16 << 10
 
 // memory is what the child reads, writes and runs on: the steps, the arena and a
-// stack. It lies outside the Go heap, because the heap is not copied to the child
-// (see keepHeapOut).
+// stack. It lies outside the Go heap, because nothing else that can be written is copied to the child
+// (see keepOut).
 type memory struct {
 	addr unsafe.Pointer
 	size uintptr
@@ -64,27 +64,27 @@ func (p *Plan) Close() {
 	p.strip()
 }
 
-// heapArena is how much of the address space the Go runtime takes for its heap at
-// once, aligned to itself (runtime.heapArenaBytes on 64-bit Linux). One follows
-// another, as far as there is room; what is around p is taken for heap up to
-// nearArenas away, far more than a shim ever needs.
-const (
-	heapArena  = 64 << 20
-	nearArenas = 8
-)
+// span is a part of the address space.
+type span struct{ from, to uintptr }
 
-// keepHeapOut has the kernel leave the heap around p out of the child. The child
-// does not need it, copying its page tables and, later, the pages that we write
-// to costs a good part of a fork, and other processes' environments are in it. It
-// is called for each fork: the runtime maps parts of the heap anew as it grows.
+// keepOut has the kernel leave all memory out of the children but the program's
+// text and p's own. The child does not need more, copying page tables and, later,
+// the pages that we write to costs half of a fork, and other processes'
+// environments are in the heap. It is called for each fork, under
+// syscall.ForkLock: the runtime maps memory as it grows, and other plans come and
+// go. Mappings that appear between this and the fork are copied, which does no
+// harm.
 //
 // MADV_DONTFORK: madvise(2), Linux 2.6.16.
-func keepHeapOut(p *Plan) {
-	heap := uintptr(unsafe.Pointer(p)) &^ (heapArena - 1)
-	from, size := heap-nearArenas*heapArena, uintptr(2*nearArenas+1)*heapArena
-	if at := uintptr(p.mem.addr); heap < nearArenas*heapArena || at-from < size {
-		from, size = heap, heapArena // what the child needs is never left out
+func keepOut(p *Plan) {
+	for _, s := range leftOut(uintptr(unsafe.Pointer(p))) {
+		advise(s, unix.MADV_DONTFORK)
 	}
-	// ENOMEM says that a part is not mapped; the rest is done.
-	unix.RawSyscall(unix.SYS_MADVISE, from, size, unix.MADV_DONTFORK) //nolint:errcheck // then it is copied
+	advise(span{uintptr(p.mem.addr), uintptr(p.mem.addr) + p.mem.size}, unix.MADV_DOFORK)
+}
+
+// advise applies to what is mapped within s. ENOMEM says that there are holes,
+// and the rest is done; other errors leave what should be out in the child.
+func advise(s span, advice uintptr) {
+	unix.RawSyscall(unix.SYS_MADVISE, s.from, s.to-s.from, advice) //nolint:errcheck // then it is copied
 }

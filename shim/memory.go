@@ -29,9 +29,11 @@ const (
 // of a node, and its live heap is far below Go's smallest collection threshold.
 func tune() {
 	debug.SetGCPercent(gcAtStart)
-	// Two processors keep two starts from waiting for each other. More would
-	// cost a heap cache and threads each.
-	runtime.GOMAXPROCS(2)
+	// What the shim waits for, it waits for in the kernel, which takes no
+	// processor. A second one would have every request wake another thread on
+	// another CPU to look for work that is not there, which takes longer than most
+	// requests do; and each costs a heap cache and threads.
+	runtime.GOMAXPROCS(1)
 }
 
 // memory gives the heap that a burst of work has left behind back to the

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ibex-run/ibex/shim/wire"
@@ -24,6 +25,10 @@ type Server struct {
 	// Services are the names under which all methods are offered.
 	Services []string
 	Methods  map[string]Handler
+
+	once sync.Once
+	jobs chan job
+	idle atomic.Int32
 }
 
 // Method makes a handler of a function.
@@ -42,7 +47,7 @@ func Method[Req any, P interface {
 }
 
 // Serve answers on a connection until its end, or an error, and closes it. Each
-// request has a goroutine of its own; those that still run then see the end of
+// request has a goroutine to itself; those that still run then see the end of
 // their context.
 func (s *Server) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -107,23 +112,62 @@ func (s *Server) dispatch(ctx context.Context, c *serverConn, stream uint32, dat
 		c.fail(stream, Unimplemented, "method "+req.method)
 		return
 	}
-	go func() {
-		ctx, cancel := requestContext(ctx, req.timeout)
-		defer cancel()
-		res, err := handle(ctx, req.payload)
-		var known *Error
-		switch {
-		case err == nil:
-			c.send(stream, &response{body: res})
-			if r, ok := res.(Releaser); ok {
-				r.Release()
-			}
-		case errors.As(err, &known):
-			c.fail(stream, known.Code, known.Text)
-		default:
-			c.fail(stream, Unknown, err.Error())
+	s.hand(job{ctx, c, stream, handle, req})
+}
+
+// job is a request and what answers it.
+type job struct {
+	ctx    context.Context
+	conn   *serverConn
+	stream uint32
+	handle Handler
+	req    request
+}
+
+// hand gives a job to a worker that waits, or to a new one.
+func (s *Server) hand(j job) {
+	s.once.Do(func() { s.jobs = make(chan job) })
+	select {
+	case s.jobs <- j:
+	default:
+		go s.work(j)
+	}
+}
+
+// maxIdle is how many workers wait for the next job. The stack of one that has
+// worked is large enough: a new goroutine's grows, and is copied, several times
+// for each request.
+const maxIdle = 2
+
+func (s *Server) work(j job) {
+	for {
+		j.answer()
+		j = job{}
+		if s.idle.Add(1) > maxIdle {
+			s.idle.Add(-1)
+			return
 		}
-	}()
+		j = <-s.jobs
+		s.idle.Add(-1)
+	}
+}
+
+func (j *job) answer() {
+	ctx, cancel := requestContext(j.ctx, j.req.timeout)
+	defer cancel()
+	res, err := j.handle(ctx, j.req.payload)
+	var known *Error
+	switch {
+	case err == nil:
+		j.conn.send(j.stream, &response{body: res})
+		if r, ok := res.(Releaser); ok {
+			r.Release()
+		}
+	case errors.As(err, &known):
+		j.conn.fail(j.stream, known.Code, known.Text)
+	default:
+		j.conn.fail(j.stream, Unknown, err.Error())
+	}
 }
 
 func requestContext(ctx context.Context, timeout int64) (context.Context, context.CancelFunc) {

@@ -244,6 +244,13 @@ func pollWait(ctx context.Context) int {
 	return int(min(max(time.Until(deadline).Milliseconds(), 1), most))
 }
 
+// ReadEvent gives the present value of an event of a version 2 cgroup.
+func ReadEvent(dir *pathsafe.Dir, e Event) (bool, error) {
+	var buf [256]byte
+	n, err := dir.Read(eventsFile, buf[:])
+	return EventIs(buf[:n], e), err
+}
+
 // EventIs reports whether the text of cgroup.events has e set.
 func EventIs(text []byte, e Event) bool {
 	for rest := text; len(rest) > 0; {

@@ -27,6 +27,7 @@ type group interface {
 	Procs() ([]int, error)
 	Freeze(ctx context.Context) error
 	Thaw(ctx context.Context) error
+	Frozen() (bool, error)
 	Kill(ctx context.Context) error
 	OOMFD() (int, error)
 	OOMKills() (uint64, error)

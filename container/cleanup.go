@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -140,25 +138,8 @@ func (r *record) kill(h *hostState) error {
 	return nil
 }
 
-// startTime reads when a process started, in clock ticks since boot: field 22
-// of /proc/PID/stat, proc_pid_stat(5). The name before it may hold anything, so
-// fields are counted from its closing parenthesis.
+// startTime reads when a process started, in clock ticks since boot.
 func startTime(proc *pathsafe.Proc, pidfd, pid int) (uint64, error) {
-	f, err := proc.Pid(pidfd, pid, pathsafe.MustRel("stat"))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	var buf [1024]byte
-	n, err := f.ReadAt0(buf[:])
-	if err != nil {
-		return 0, err
-	}
-	text := string(buf[:n])
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	const startField = 22 - 3
-	if len(fields) <= startField {
-		return 0, fmt.Errorf("parse the stat file of process %d: too few fields", pid)
-	}
-	return strconv.ParseUint(fields[startField], 10, 64)
+	st, err := readStat(proc, pidfd, pid)
+	return st.start, err
 }

@@ -164,63 +164,19 @@ func (c *Container) dropHolder() {
 // build prepares the root file system, starts the first process and waits until
 // it is ready.
 func (c *Container) build(ctx context.Context, h *hostState, rfs *rootfs.Rootfs) error {
-	ns, err := openNamespaces(c.spec)
-	defer ns.close()
-	if err != nil {
-		return err
-	}
-	err = rfs.Prepare(rootfs.Place{
-		PIDNamespace: ns.fd(unix.CLONE_NEWPID), UserNS: ns.fd(unix.CLONE_NEWUSER),
-		Cgroup: rootfs.Cgroup{
-			V2: h.layout.Mode == cgroups.V2, Private: private(c.spec, specs.CgroupNamespace), Dirs: cgroupDirs(c.group),
-		},
-	})
+	s, done, err := c.firstStart(ctx, h, rfs)
+	defer done()
 	if err != nil {
 		return err
 	}
 	p := c.init
-	ep := *p.spec
-	ep.Extra = c.opts.Stdio.Extra
-	ep.Env = append(slices.Clone(ep.Env), c.opts.Env...)
-	setHome(&ep, rfs.Dir())
-	if pty := rfs.PTY(); pty != nil {
-		defer unix.Close(pty.Replica)
-		if err := p.setConsole(pty.Master); err != nil {
-			return err
-		}
-		err = c.useTerminal(&ep, pty)
-	} else {
-		err = c.usePipes(&ep, c.opts.Stdio)
-	}
-	if err != nil {
-		return err
-	}
-	s := &exec.Start{
-		Process: &ep,
-		Place: &exec.Place{
-			Proc: h.proc.FD(), New: newFlags(c.spec), Join: ns, JoinOf: -1,
-			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(), CgroupBelow: c.moveBelow(),
-		},
-		SetupFDs: rfs.FDs(), SetupInside: rfs.Inside(),
-		Hold:   true,
-		Notify: func() { c.exited(p) },
-	}
+	s.Notify = func() { c.exited(p) }
 	agent, err := c.connectAgent()
 	if err != nil {
 		return err
 	}
 	defer closeAgent(agent)
 	s.Listener = c.tellAgent(agent, specs.StateCreating)
-	if pauses(c.spec) {
-		// The hooks are told the PID, so the process has to be there by then.
-		s.SetupInside = true
-		s.Pause = func(child *exec.Child) error { return c.atPivot(ctx, child) }
-	}
-	done, err := c.addSetup(s, rfs)
-	if err != nil {
-		return err
-	}
-	defer done()
 	if c.opts.Detached {
 		closeFIFOs, err := c.makeFIFOs(s)
 		defer closeFIFOs()
@@ -243,6 +199,61 @@ func (c *Container) build(ctx context.Context, h *hostState, rfs *rootfs.Rootfs)
 	p.child = child
 	p.mu.Unlock()
 	return c.ready(h, child)
+}
+
+// firstStart describes the start of the first process: all that is made for it
+// in advance but the way to wait for us. done closes what it needs.
+func (c *Container) firstStart(ctx context.Context, h *hostState, rfs *rootfs.Rootfs) (s *exec.Start, done func(), err error) {
+	ns, err := openNamespaces(c.spec)
+	done = ns.close
+	if err != nil {
+		return nil, done, err
+	}
+	err = rfs.Prepare(rootfs.Place{
+		PIDNamespace: ns.fd(unix.CLONE_NEWPID), UserNS: ns.fd(unix.CLONE_NEWUSER),
+		Cgroup: rootfs.Cgroup{
+			V2: h.layout.Mode == cgroups.V2, Private: private(c.spec, specs.CgroupNamespace), Dirs: cgroupDirs(c.group),
+		},
+	})
+	if err != nil {
+		return nil, done, err
+	}
+	ep := *c.init.spec
+	ep.Extra = c.opts.Stdio.Extra
+	ep.Env = append(slices.Clone(ep.Env), c.opts.Env...)
+	setHome(&ep, rfs.Dir())
+	if pty := rfs.PTY(); pty != nil {
+		done = func() {
+			ns.close()
+			unix.Close(pty.Replica)
+		}
+		if err := c.init.setConsole(pty.Master); err != nil {
+			return nil, done, err
+		}
+		err = c.useTerminal(&ep, pty)
+	} else {
+		err = c.usePipes(&ep, c.opts.Stdio)
+	}
+	if err != nil {
+		return nil, done, err
+	}
+	s = &exec.Start{
+		Process: &ep,
+		Place: &exec.Place{
+			Proc: h.proc.FD(), New: newFlags(c.spec), Join: ns, JoinOf: -1,
+			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.group.IntoFD(), CgroupBelow: c.moveBelow(),
+		},
+		SetupFDs: rfs.FDs(), SetupInside: rfs.Inside(),
+		Hold: true,
+	}
+	if pauses(c.spec) {
+		// The hooks are told the PID, so the process has to be there by then.
+		s.SetupInside = true
+		s.Pause = func(child *exec.Child) error { return c.atPivot(ctx, child) }
+	}
+	closeSetup, err := c.addSetup(s, rfs)
+	closeNS := done
+	return s, func() { closeSetup(); closeNS() }, err
 }
 
 // addSetup adds the steps between the namespaces and the process's own.

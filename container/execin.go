@@ -74,14 +74,8 @@ func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exe
 	if err != nil {
 		return nil, err
 	}
-	s := &exec.Start{
-		Process: ep,
-		Place: &exec.Place{
-			Proc: h.proc.FD(), JoinOf: c.initFD, JoinMask: c.joinMask(),
-			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.into(),
-		},
-		Notify: func() { c.exited(p) },
-	}
+	s := c.execStart(h, ep)
+	s.Notify = func() { c.exited(p) }
 	agent, err := c.connectAgent()
 	if err != nil {
 		return nil, err
@@ -120,6 +114,17 @@ func (c *Container) run(ctx context.Context, p *Process, ep *exec.Process) (*exe
 		}
 	}
 	return child, child.Release(ctx, path)
+}
+
+// execStart describes the start of ep beside the first process.
+func (c *Container) execStart(h *hostState, ep *exec.Process) *exec.Start {
+	return &exec.Start{
+		Process: ep,
+		Place: &exec.Place{
+			Proc: h.proc.FD(), JoinOf: c.initFD, JoinMask: c.joinMask(),
+			CgroupTasks: c.group.JoinFDs(), CgroupInto: c.into(),
+		},
+	}
 }
 
 // joinMask are the namespaces that the first process does not share with us.

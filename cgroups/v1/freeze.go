@@ -129,6 +129,22 @@ func (g *Group) thawUnified(ctx context.Context) error {
 	return nil
 }
 
+// Frozen reports whether the processes stand still, or are about to.
+func (g *Group) Frozen() (bool, error) {
+	m := g.member("freezer")
+	if m == nil {
+		if g.unified == nil {
+			return false, nil
+		}
+		return cgroups.ReadEvent(g.unified.dir, cgroups.Frozen)
+	}
+	state, err := freezerState(m.dir)
+	if err != nil {
+		return false, fmt.Errorf("read the state of cgroup %s: %w", g.path, err)
+	}
+	return state != thawed, nil
+}
+
 // thawAll thaws the whole subtree, groups frozen by themselves included. It goes
 // on after an error: one group more that runs is one process more that dies.
 func (g *Group) thawAll() error {

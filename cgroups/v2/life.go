@@ -47,6 +47,15 @@ func (g *Group) Thaw(ctx context.Context) error {
 	return nil
 }
 
+// Frozen reports whether the processes stand still.
+func (g *Group) Frozen() (bool, error) {
+	on, err := cgroups.ReadEvent(g.dir, cgroups.Frozen)
+	if err != nil {
+		return false, fmt.Errorf("read the state of cgroup %s: %w", g.path, gone(err))
+	}
+	return on, nil
+}
+
 func gone(err error) error {
 	if errors.Is(err, pathsafe.ErrGone) {
 		return errors.Join(cgroups.ErrGone, err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,27 +17,51 @@ import (
 
 func psCmd(o *options) *cobra.Command {
 	var format string
-	cmd := o.verb("ps [flags] ID [PS-OPTIONS]", "List the processes of a container", func(_ context.Context, c *container.Container, args []string) error {
-		infos, err := c.Pids()
-		if err != nil && !errors.Is(err, container.ErrState) && !errors.Is(err, container.ErrNotFound) {
-			return err
-		}
-		pids := []int{}
-		for _, p := range infos {
-			pids = append(pids, p.PID)
-		}
-		switch format {
-		case "json":
-			return json.NewEncoder(os.Stdout).Encode(pids)
-		case "table":
-			return psTable(pids, args)
-		}
-		return fmt.Errorf("--format %q: want table or json", format)
-	})
+	cmd := &cobra.Command{
+		Use:   "ps [flags] [ID [PS-OPTIONS]]",
+		Short: "List the containers of the node, or the processes of one",
+		Long: `List the containers of the node, or the processes of one.
+
+Without an ID these are the containers of the command line and those of all shims, as their
+records and the kernel have them; containerd is not asked.`,
+		Example: "  ibex ps\n  ibex ps -f json | jq -r '.[] | select(.status == \"paused\") | .id'\n  ibex ps web1\n  ibex ps web1 -eo pid,rss,args",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return o.psNode(format)
+			}
+			return o.psOne(args[0], format, args[1:])
+		},
+	}
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVarP(&format, "format", "f", "table", "table or json")
-	cmd.Example = "  ibex ps web1\n  ibex ps web1 -eo pid,rss,args"
 	return cmd
+}
+
+// psOne lists the processes of a container.
+func (o *options) psOne(id, format string, args []string) error {
+	f, err := o.find(id)
+	if err != nil {
+		return err
+	}
+	v, err := container.Look(f.State)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	pids, err := v.Processes()
+	if err != nil {
+		return err
+	}
+	if pids == nil {
+		pids = []int{}
+	}
+	switch format {
+	case "json":
+		return json.NewEncoder(os.Stdout).Encode(pids)
+	case "table":
+		return psTable(pids, args)
+	}
+	return fmt.Errorf("--format %q: want table or json", format)
 }
 
 // psPaths is where ps(1) is. Nothing is looked up in PATH: we are root.

@@ -81,7 +81,7 @@ func root(o *options) *cobra.Command {
 		execCmd(o), pauseCmd(o), resumeCmd(o), updateCmd(o), eventsCmd(o), featuresCmd(), specCmd(),
 		refusedCmd("checkpoint", "Refused: Save a running container"),
 		refusedCmd("restore", "Refused: Restore a saved container"),
-		doctorCmd(), versionCmd(),
+		planCmd(o), statsCmd(o), configCmd(), doctorCmd(), versionCmd(),
 	)
 	return cmd
 }

@@ -1,194 +1,264 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"reflect"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
 	"strings"
-	"unicode"
+	"text/tabwriter"
+	"time"
 
-	"github.com/ibex-run/ibex/cgroups"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/ibex-run/ibex/container"
 )
 
-// The statistics as other runtimes print them: same names, same units. Processor
-// times are in nanoseconds, sizes in bytes.
-type (
-	stats struct {
-		CPU     cpuStats               `json:"cpu"`
-		CPUSet  struct{}               `json:"cpuset"`
-		Memory  memoryStats            `json:"memory"`
-		Pids    pidsStats              `json:"pids"`
-		Blkio   map[string]any         `json:"blkio"`
-		Hugetlb map[string]hugetlbStat `json:"hugetlb"`
-		RDT     struct{}               `json:"intel_rdt"`
-		Network []struct{}             `json:"network_interfaces"`
-	}
-	cpuStats struct {
-		Usage      cpuUsage   `json:"usage,omitzero"`
-		Throttling throttling `json:"throttling,omitzero"`
-		PSI        *psi       `json:"psi,omitempty"`
-	}
-	cpuUsage struct {
-		Total  uint64   `json:"total,omitempty"`
-		PerCPU []uint64 `json:"percpu,omitempty"`
-		Kernel uint64   `json:"kernel"`
-		User   uint64   `json:"user"`
-	}
-	throttling struct {
-		Periods          uint64 `json:"periods,omitempty"`
-		ThrottledPeriods uint64 `json:"throttledPeriods,omitempty"`
-		ThrottledTime    uint64 `json:"throttledTime,omitempty"`
-	}
-	memoryStats struct {
-		Cache     uint64            `json:"cache,omitempty"`
-		Usage     memoryEntry       `json:"usage,omitzero"`
-		Swap      memoryEntry       `json:"swap,omitzero"`
-		Kernel    memoryEntry       `json:"kernel,omitzero"`
-		KernelTCP memoryEntry       `json:"kernelTCP,omitzero"`
-		Raw       map[string]uint64 `json:"raw,omitempty"`
-		PSI       *psi              `json:"psi,omitempty"`
-	}
-	memoryEntry struct {
-		Limit   uint64 `json:"limit"`
-		Usage   uint64 `json:"usage,omitempty"`
-		Max     uint64 `json:"max,omitempty"`
-		Failcnt uint64 `json:"failcnt"`
-	}
-	pidsStats struct {
-		Current uint64 `json:"current,omitempty"`
-		Limit   uint64 `json:"limit,omitempty"`
-	}
-	hugetlbStat struct {
-		Usage   uint64 `json:"usage,omitempty"`
-		Max     uint64 `json:"max,omitempty"`
-		Failcnt uint64 `json:"failcnt"`
-	}
-	blkioEntry struct {
-		Major uint64 `json:"major,omitempty"`
-		Minor uint64 `json:"minor,omitempty"`
-		Op    string `json:"op,omitempty"`
-		Value uint64 `json:"value,omitempty"`
-	}
-	psi struct {
-		Some stall `json:"some,omitzero"`
-		Full stall `json:"full,omitzero"`
-	}
-	stall struct {
-		Avg10  float64 `json:"avg10"`
-		Avg60  float64 `json:"avg60"`
-		Avg300 float64 `json:"avg300"`
-		Total  uint64  `json:"total"`
-	}
-)
+// statsFlags are those of `ibex stats`.
+type statsFlags struct {
+	once, json bool
+	sort       string
+	interval   time.Duration
+	namespace  string
+}
 
-func statsOf(s *cgroups.Stats) stats {
-	out := stats{
-		CPU: cpuStats{
-			Usage:      cpuUsage{s.CPU.Usage, s.CPU.PerCPU, s.CPU.Kernel, s.CPU.User},
-			Throttling: throttling{s.CPU.Periods, s.CPU.ThrottledPeriods, s.CPU.ThrottledTime},
-			PSI:        pressure(s, cgroups.HasCPUPressure, s.CPU.Pressure),
+func statsCmd(o *options) *cobra.Command {
+	var f statsFlags
+	cmd := &cobra.Command{
+		Use:   "stats [flags] [ID...]",
+		Short: "Show what the containers of the node use, live",
+		Long: `Show what the containers of the node use, live: all of them, those of shims and of the command
+line, or those named.
+
+What is shown is read from the kernel; containerd is not asked, and no shim. Processor time is
+in percent of one processor, memory the working set (what is used without inactive file pages),
+pressure the part of the last 10 seconds in which some process waited. The live table ends with
+Ctrl-C.`,
+		Example: "  ibex stats\n  ibex stats --sort mem\n  ibex stats --once --json | jq '.[] | select(.oom_kills > 0) | .name'\n  ibex stats -n k8s.io --interval 5s",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			w := &watcher{o: o, f: f, only: args, all: map[string]*watched{}}
+			defer w.close()
+			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+			defer stop()
+			return w.run(ctx, cmd.OutOrStdout())
 		},
-		Memory: memoryStats{
-			Usage: counter(s.Memory.Memory), Swap: counter(s.Memory.Swap),
-			Kernel: counter(s.Memory.Kernel), KernelTCP: counter(s.Memory.KernelTCP),
-			PSI: pressure(s, cgroups.HasMemoryPressure, s.Memory.Pressure),
-		},
-		Pids:    pidsStats{s.Pids.Current, s.Pids.Limit},
-		Blkio:   blkio(s),
-		Hugetlb: map[string]hugetlbStat{},
 	}
-	if s.Pids.Limit == cgroups.NoLimit {
-		out.Pids.Limit = 0
-	}
-	if s.Has&cgroups.HasMemoryStat != 0 && s.Version == 1 {
-		out.Memory.Cache, out.Memory.Raw = s.Memory.V1.Cache, raw(s.Memory.V1)
-	} else if s.Has&cgroups.HasMemoryStat != 0 {
-		out.Memory.Cache, out.Memory.Raw = s.Memory.V2.File, raw(s.Memory.V2)
-	}
-	for _, h := range s.Hugetlb {
-		out.Hugetlb[pageSize(h.PageSize)] = hugetlbStat{h.Usage, h.Max, h.Failcnt}
-	}
-	return out
+	fl := cmd.Flags()
+	fl.BoolVar(&f.once, "once", false, "one table, after two readings an interval apart")
+	fl.BoolVar(&f.json, "json", false, "as JSON: with --once one array, else one array a line for each reading")
+	fl.StringVarP(&f.sort, "sort", "s", "cpu", "order: "+strings.Join(slices.Sorted(maps.Keys(orders)), ", "))
+	fl.DurationVar(&f.interval, "interval", time.Second, "time between readings")
+	fl.StringVarP(&f.namespace, "namespace", "n", "", "only those of this namespace of containerd's")
+	return cmd
 }
 
-func counter(c cgroups.Counter) memoryEntry { return memoryEntry{c.Limit, c.Usage, c.Max, c.Failcnt} }
+// minInterval is long enough for a rate to mean something.
+const minInterval = 100 * time.Millisecond
 
-func pressure(s *cgroups.Stats, has cgroups.Has, p cgroups.Pressure) *psi {
-	if s.Has&has == 0 {
-		return nil
+func (f *statsFlags) check() error {
+	if orders[f.sort] == nil {
+		return fmt.Errorf("--sort %q: want one of %s", f.sort, strings.Join(slices.Sorted(maps.Keys(orders)), ", "))
 	}
-	line := func(l cgroups.Stall) stall {
-		return stall{float64(l.Avg10) / 100, float64(l.Avg60) / 100, float64(l.Avg300) / 100, l.Total}
+	if f.interval < minInterval {
+		return fmt.Errorf("--interval %v: want at least %v", f.interval, minInterval)
 	}
-	return &psi{line(p.Some), line(p.Full)}
+	return nil
 }
 
-// blkioNames are the lists by the kind of counter.
-var blkioNames = map[cgroups.IOKind]string{
-	cgroups.IOServiceBytes: "ioServiceBytesRecursive", cgroups.IOServiced: "ioServicedRecursive",
-	cgroups.IOQueued: "ioQueueRecursive", cgroups.IOServiceTime: "ioServiceTimeRecursive",
-	cgroups.IOWaitTime: "ioWaitTimeRecursive", cgroups.IOMerged: "ioMergedRecursive",
-	cgroups.IOTime: "ioTimeRecursive", cgroups.IOSectors: "sectorsRecursive",
+// watcher follows the containers of the node.
+type watcher struct {
+	o    *options
+	f    statsFlags
+	only []string
+	all  map[string]*watched // by their state directories
 }
 
-func blkio(s *cgroups.Stats) map[string]any {
-	lists := map[string][]blkioEntry{}
-	add := func(kind cgroups.IOKind, e blkioEntry) { lists[blkioNames[kind]] = append(lists[blkioNames[kind]], e) }
-	for _, e := range s.IO.Entries {
-		add(e.Kind, blkioEntry{e.Major, e.Minor, e.Op.String(), e.Value})
+func (w *watcher) close() {
+	for _, c := range w.all {
+		c.view.Close()
 	}
-	for _, u := range s.IO.Usage {
-		add(cgroups.IOServiceBytes, blkioEntry{u.Major, u.Minor, "Read", u.ReadBytes})
-		add(cgroups.IOServiceBytes, blkioEntry{u.Major, u.Minor, "Write", u.WriteBytes})
-		add(cgroups.IOServiced, blkioEntry{u.Major, u.Minor, "Read", u.ReadIOs})
-		add(cgroups.IOServiced, blkioEntry{u.Major, u.Minor, "Write", u.WriteIOs})
-	}
-	out := map[string]any{}
-	for name, l := range lists {
-		out[name] = l
-	}
-	if p := pressure(s, cgroups.HasIOPressure, s.IO.Pressure); p != nil {
-		out["psi"] = p
-	}
-	return out
 }
 
-// raw names the fields of a memory.stat as the kernel does: InactiveAnon is
-// inactive_anon.
-func raw(v any) map[string]uint64 {
-	out := map[string]uint64{}
-	rv := reflect.ValueOf(v)
-	for i := range rv.NumField() {
-		out[kernelName(rv.Type().Field(i).Name)] = rv.Field(i).Uint()
+// run shows readings until ctx ends.
+func (w *watcher) run(ctx context.Context, to io.Writer) error {
+	if err := w.resolve(); err != nil {
+		return err
 	}
-	return out
-}
-
-// runTogether are words that the kernel does not separate.
-var runTogether = strings.NewReplacer(
-	"PgPgIn", "Pgpgin", "PgPgOut", "Pgpgout", "PgMajFault", "Pgmajfault", "PgFault", "Pgfault", "PgRefill", "Pgrefill",
-	"PgScan", "Pgscan", "PgSteal", "Pgsteal", "PgActivate", "Pgactivate", "PgDeactivate", "Pgdeactivate",
-	"PgLazyFreed", "Pglazyfreed", "PgLazyFree", "Pglazyfree", "NodeReclaim", "Nodereclaim",
-	"RSSHuge", "RssHuge", "RSS", "Rss", "THP", "Thp", "HierarchicalSwapLimit", "HierarchicalMemswLimit",
-)
-
-func kernelName(field string) string {
-	var b strings.Builder
-	for i, c := range runTogether.Replace(field) {
-		if unicode.IsUpper(c) && i > 0 {
-			b.WriteByte('_')
+	if _, err := w.read(); err != nil {
+		return err
+	}
+	tick := time.NewTicker(w.f.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
 		}
-		b.WriteRune(unicode.ToLower(c))
+		all, err := w.read()
+		if err != nil {
+			return err
+		}
+		if err := w.show(to, all); err != nil || w.f.once {
+			return err
+		}
 	}
-	return b.String()
 }
 
-// pageSize prints a size of huge pages as the kernel's file names do.
-func pageSize(n uint64) string {
-	switch {
-	case n >= 1<<30 && n%(1<<30) == 0:
-		return fmt.Sprintf("%dGB", n>>30)
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprintf("%dMB", n>>20)
+// resolve makes whole IDs of what was asked for.
+func (w *watcher) resolve() error {
+	for i, id := range w.only {
+		f, err := w.o.find(id)
+		if err != nil {
+			return err
+		}
+		w.only[i] = f.State
 	}
-	return fmt.Sprintf("%dKB", n>>10)
+	return nil
+}
+
+// read finds the containers that came, lets those go that went, and reads all.
+func (w *watcher) read() ([]usage, error) {
+	containers, err := w.o.node()
+	if err != nil {
+		return nil, err
+	}
+	here := map[string]bool{}
+	all := []usage{}
+	for _, f := range containers {
+		if w.f.namespace != "" && f.Namespace != w.f.namespace || len(w.only) > 0 && !slices.Contains(w.only, f.State) {
+			continue
+		}
+		c, err := w.follow(f)
+		if err != nil {
+			w.o.logger.warn(err)
+			continue
+		}
+		if c == nil {
+			continue
+		}
+		here[f.State] = true
+		u, ok, err := c.take(time.Now())
+		if errors.Is(err, container.ErrNotFound) {
+			here[f.State] = false // it will be looked at anew
+			continue
+		}
+		if err != nil {
+			w.o.logger.warn(fmt.Errorf("container %s: %w", f.ID, err))
+			continue
+		}
+		if ok {
+			all = append(all, u)
+		}
+	}
+	for state, c := range w.all {
+		if !here[state] {
+			c.view.Close()
+			delete(w.all, state)
+		}
+	}
+	sorted(all, w.f.sort)
+	return all, nil
+}
+
+// follow gives the container that is in f's place now.
+func (w *watcher) follow(f found) (*watched, error) {
+	if c := w.all[f.State]; c != nil && c.view.Same() {
+		return c, nil
+	}
+	if c := w.all[f.State]; c != nil {
+		c.view.Close()
+		delete(w.all, f.State)
+	}
+	v, err := f.look()
+	if v == nil || err != nil {
+		return nil, err
+	}
+	c := &watched{found: f, view: v}
+	w.all[f.State] = c
+	return c, nil
+}
+
+// show prints a reading: over the one before where that is a terminal.
+func (w *watcher) show(to io.Writer, all []usage) error {
+	var out bytes.Buffer
+	if w.f.json {
+		e := json.NewEncoder(&out)
+		if w.f.once {
+			e.SetIndent("", "  ")
+		}
+		if err := e.Encode(all); err != nil {
+			return err
+		}
+		_, err := to.Write(out.Bytes())
+		return err
+	}
+	rows, columns, live := 0, 0, false
+	if f, ok := to.(*os.File); ok && !w.f.once {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			rows, columns, live = int(size.Row), int(size.Col), true
+		}
+	}
+	if err := usageTable(&out, all); err != nil {
+		return err
+	}
+	text := out.String()
+	if live {
+		// ECMA-48: home, then each line with what was behind it erased, then the rest.
+		text = "\x1b[H" + strings.ReplaceAll(fit(text, rows, columns), "\n", "\x1b[K\n") + "\x1b[J"
+	} else if !w.f.once {
+		text += "\n"
+	}
+	_, err := io.WriteString(to, text)
+	return err
+}
+
+// fit cuts a table to a screen; 0 is as large as it likes to be.
+func fit(text string, rows, columns int) string {
+	lines := strings.SplitAfter(text, "\n")
+	if rows > 1 && len(lines) > rows {
+		lines = append(lines[:rows-2], fmt.Sprintf("… %d more\n", len(lines)-1-(rows-2)))
+	}
+	for i, l := range lines {
+		if r := []rune(strings.TrimSuffix(l, "\n")); columns > 0 && len(r) > columns {
+			lines[i] = string(r[:columns]) + "\n"
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+func usageTable(to io.Writer, all []usage) error {
+	w := tabwriter.NewWriter(to, 0, 1, 2, ' ', 0)
+	fmt.Fprintln(w, "NAMESPACE\tCONTAINER\tCPU%\tTHROTTLED\tMEMORY\tLIMIT\tMEM%\tPIDS\tREAD/s\tWRITE/s\tWAIT CPU\tMEM\tI/O\tOOM\tSTATUS")
+	for _, u := range all {
+		ns, limit, share := u.Namespace, "-", "-"
+		if ns == "" {
+			ns = "-"
+		}
+		if u.LimitBytes > 0 {
+			limit, share = bytesText(float64(u.LimitBytes)), fmt.Sprintf("%.0f%%", u.share())
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.1f\t%.0f%%\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n",
+			ns, printable(u.Name), u.CPUPercent, u.ThrottledPercent, bytesText(float64(u.MemoryBytes)), limit, share, u.Pids,
+			bytesText(u.ReadRate), bytesText(u.WriteRate),
+			percent(u.CPUPressure), percent(u.MemoryPressure), percent(u.IOPressure), u.OOMKills, u.Status)
+	}
+	return w.Flush()
+}
+
+func percent(p *float64) string {
+	if p == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", *p)
 }

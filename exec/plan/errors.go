@@ -58,10 +58,16 @@ func (p *Plan) Error(word Failure) *StepError {
 	if e.Index < len(p.ops) {
 		e.Step = p.stepText(e.Index)
 	}
+	e.About = p.aboutStep(e.Index)
+	return e
+}
+
+// aboutStep says what step i is for, "" if nobody said.
+func (p *Plan) aboutStep(i int) (text string) {
 	for _, s := range p.about {
-		if s.first <= e.Index {
-			e.About = s.text
+		if s.first <= i {
+			text = s.text
 		}
 	}
-	return e
+	return text
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,28 @@ func (p *Plan) String() string { return p.text(printer{p: p}) }
 // plan of it.
 func (p *Plan) Text() string { return p.text(printer{p: p, full: true}) }
 
+// Explain prints the plan for people: a line before the steps of each subject says
+// what they are for, and long strings are cut unless full is set, which shows what
+// Text shows. Parse does not read it.
+func (p *Plan) Explain(full bool) string {
+	w := printer{p: p, full: full}
+	if !full {
+		w.cut = maxErrorString
+	}
+	w.str("plan ")
+	w.count(len(p.ops), "step")
+	w.str("\n")
+	before := ""
+	for i := range p.ops {
+		if of := p.aboutStep(i); of != before {
+			w.str(strings.TrimRight("# "+of, " ") + "\n")
+			before = of
+		}
+		w.line(i)
+	}
+	return string(w.out)
+}
+
 // Lengths in bytes to which a StepError cuts strings, and the whole step.
 const (
 	maxErrorString = 80
@@ -25,7 +48,7 @@ const (
 
 // stepText is step i as a StepError shows it: without what comes after it.
 func (p *Plan) stepText(i int) string {
-	w := printer{p: p, limit: maxErrorString}
+	w := printer{p: p, cut: maxErrorString, brief: true}
 	w.step(i)
 	if len(w.out) > maxErrorStep {
 		cut := maxErrorStep
@@ -41,16 +64,21 @@ func (p *Plan) text(w printer) string {
 	w.out = make([]byte, 0, 64*len(p.ops)+len(p.data))
 	w.header()
 	for i := range p.ops {
-		for n := 100; n > i && n > 1; n /= 10 {
-			w.out = append(w.out, ' ')
-		}
-		w.int(int64(i))
-		w.out = append(w.out, ' ')
-		w.step(i)
-		w.tail(&p.ops[i])
-		w.out = append(w.out, '\n')
+		w.line(i)
 	}
 	return string(w.out)
+}
+
+// line prints step i with its number.
+func (w *printer) line(i int) {
+	for n := 100; n > i && n > 1; n /= 10 {
+		w.out = append(w.out, ' ')
+	}
+	w.int(int64(i))
+	w.out = append(w.out, ' ')
+	w.step(i)
+	w.tail(&w.p.ops[i])
+	w.out = append(w.out, '\n')
 }
 
 // printer appends text to out.
@@ -58,7 +86,8 @@ type printer struct {
 	p     *Plan
 	out   []byte
 	full  bool // show what String withholds
-	limit int  // cut strings after that many bytes, and leave out env
+	cut   int  // cut strings after that many bytes, unless 0
+	brief bool // leave out env, and what comes late in long lists
 }
 
 func (w *printer) str(s string) { w.out = append(w.out, s...) }

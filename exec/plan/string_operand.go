@@ -51,7 +51,7 @@ func (w *printer) operand(f operand, a arg) {
 		w.str("env(")
 		w.uint(uint64(a.aux), 10)
 		w.str(")")
-		if w.limit == 0 {
+		if !w.brief {
 			w.vector(a, !w.full || a.hidden)
 		}
 	case fFilter:
@@ -96,8 +96,8 @@ func plainName(s string) bool {
 
 // quote prints a Go string, which escapes newlines and whatever is not UTF-8.
 func (w *printer) quote(s []byte) {
-	if w.limit > 0 && len(s) > w.limit {
-		w.out = strconv.AppendQuote(w.out, string(s[:w.limit]))
+	if w.cut > 0 && len(s) > w.cut {
+		w.out = strconv.AppendQuote(w.out, string(s[:w.cut]))
 		w.str("…")
 		return
 	}
@@ -154,7 +154,7 @@ func (w *printer) ids(a arg) {
 		if i > 0 {
 			w.str(" ")
 		}
-		if w.limit > 0 && i > 4*16 {
+		if w.brief && i > 4*16 {
 			w.str("…")
 			break
 		}
@@ -171,7 +171,7 @@ func (w *printer) vector(a arg, hide bool) {
 		if i > 0 {
 			w.str(" ")
 		}
-		if w.limit > 0 && i == 8 {
+		if w.brief && i == 8 {
 			w.str("…")
 			break
 		}
